@@ -6,7 +6,6 @@ import contextlib
 import logging
 import threading
 import time
-import weakref
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -14,10 +13,8 @@ from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from backstory import checks
 from backstory.aio import in_thread
-from backstory.assembly import assemble, signals_of
 from backstory.descriptors import translate_verbs
 from backstory.ledger.concurrency.forks import register
-from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import (
     BackstoryError,
     LockTimeoutError,
@@ -31,8 +28,9 @@ from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.observing import Observer
 from backstory.ledger.learning.sharing import receive_all, try_to_deliver
 from backstory.ledger.log.clock import Clock, SystemClock
-from backstory.ledger.log.store import EventStore, KeepsFiles, Repairable
+from backstory.ledger.log.store import EventStore, KeepsFiles
 from backstory.ledger.log.writer import Listener, Salts, Writer, random_salt
+from backstory.lifecycle.assembly import assemble, signals_of
 from backstory.memory import MemoryHandle
 from backstory.operations import learning
 from backstory.operations.services import HomeServices, ScopeServices
@@ -53,8 +51,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SMALL_BYTES = 1 << 16
-_RECENT = 256
-"""How many scopes stay in memory without a handle on them: a host asks for the same ones again and again."""
 
 
 @runtime_checkable
@@ -94,28 +90,14 @@ class Backstory:
         store: EventStore,
         services: HomeServices,
         *,
-        clock: Clock,
-        salts: Salts,
-        listeners: tuple[Listener, ...] = (),
         owned: Closes | None = None,
     ) -> None:
-        from backstory.config.loading import policy_values
-
         self.home = home
         self.config = loaded
         self.store = store
         self._services = services
-        self._clock = clock
-        self._salts = salts
-        self._listeners = listeners
         self._owned = owned
-        self._policy = policy_values(loaded)
         self._closing = False
-        self._writers: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
-        self._recent: Recent[Scope, Writer] = Recent(_RECENT)
-        self._editions: weakref.WeakKeyDictionary[Writer, tuple[str, str]] = weakref.WeakKeyDictionary()
-        self._caught_up: weakref.WeakSet[Writer] = weakref.WeakSet()
-        """The users' writers that have received what agents shared before this process opened them."""
         self._mutex = threading.Lock()
         self._owners = Owners(store)
         register(self)
@@ -189,12 +171,14 @@ class Backstory:
             model=model,
             background=background,
             clock=clock,
+            salts=salts,
+            listeners=listeners,
             observers=observers,
             actor=actor,
             progress=progress,
         )
         owned = services.model if services.model is not model and isinstance(services.model, Closes) else None
-        return cls(folder, loaded, store, services, clock=clock, salts=salts, listeners=listeners, owned=owned)
+        return cls(folder, loaded, store, services, owned=owned)
 
     def warm(self, timeout: float | None = None) -> str:
         """Wait until the vocabulary that counts the tokens of a block is loaded.
@@ -244,9 +228,7 @@ class Backstory:
         limit = self.config.settings.shutdown_flush_timeout_seconds if timeout is None else timeout
         end = time.monotonic() + limit
         if producer is None:
-            with self._mutex:
-                writers = list(self._writers.values())
-            done = learning.not_learned(self._services, writers)
+            done = learning.not_learned(self._services, self._services.states.writers())
         else:
             done = producer.drain(limit, unanswered=unanswered)
         if self._services.witness is not None:
@@ -293,13 +275,13 @@ class Backstory:
         if erased:
             try:
                 with self.store.locked(writer.ledger, wait=False):
-                    self._purge(scope)
+                    self._services.states(scope).purge()
             except LockTimeoutError:
                 return False
         if self.store.head(writer.ledger).seq == 0:
             return True
         done = self._services.projector.flush(writer)
-        self._services.index(scope).catch_up()
+        self._services.states(scope).index.follow()
         return done
 
     def must_learn(self) -> None:
@@ -326,10 +308,8 @@ class Backstory:
             The number of conversations that are pending, and of those whose update failed.
         """
         self._services.must_be_open()
-        with self._mutex:
-            writers = list(self._writers.values())
         pending = parked = 0
-        for writer in writers:
+        for writer in self._services.states.writers():
             try:
                 with writer.reader.backlog() as backlog:
                     for one in backlog.waiting(self._services.timing):
@@ -379,7 +359,7 @@ class Backstory:
             services.witness.sender.close(max(0.0, end - time.monotonic()))
         services.usage.close()
         services.faults.close()
-        services.index.close()
+        services.states.close()
         self.store.close()
         if self._owned is not None:
             self._owned.close()
@@ -480,14 +460,15 @@ class Backstory:
 
     def _catch_up(self, users: Writer) -> None:
         """Deliver what agents have shared with a user and a crash, or another process, left undelivered."""
-        if users not in self._caught_up:
+        state = self._services.states(users.scope)
+        if not state.caught_up:
             for scope in self._agents_of(users.scope.user):
                 try:
                     try_to_deliver(self._writer(scope))
                 except (BackstoryError, OSError) as error:
                     # The user's memory can be read although this agent's cannot, which its own next use reports.
                     _log.warning("%s: what it shared with the user is not known: %s", scope, error)
-            self._caught_up.add(users)
+            state.caught_up = True
         receive_all(users)
 
     def scopes(self) -> tuple[ScopeSummary, ...]:
@@ -512,7 +493,7 @@ class Backstory:
         counts = count_scope(self.store, scope, stream) if self.store.size(stream) < _SMALL_BYTES else None
         if counts is None:
             # It has an index to ask, or it is not the scope's log at all, which a writer finds out.
-            memory = (self._writers.get(scope) or self._new_writer(scope)).memory()
+            memory = self._services.states.passing_writer(scope).memory()
             counts = memory.seq, len(memory.facts)
         return ScopeSummary(scope.user, scope.agent, *counts)
 
@@ -597,7 +578,7 @@ class Backstory:
             store=self.store,
             services=self._services,
             memory=self.memory_of,
-            purge=self._purge,
+            purge=lambda scope: self._services.states(scope).purge(),
             dry_run=dry_run,
         )
 
@@ -647,72 +628,13 @@ class Backstory:
 
     def _writer(self, scope: Scope) -> Writer:
         """Return the one writer of a scope. It stays as long as it is in use or was asked for lately."""
-        users = None
         if self.config.settings.shared_summaries and scope.agent is not None:
-            users = self._writer(Scope(scope.user))
-        with self._mutex:
-            writer = self._writers.get(scope)
-            known = writer is not None
-            if writer is None:
-                witness = self._services.witness
-                ours = (self._services.projector.note, *(() if witness is None else (witness.sender.note,)))
-                writer = self._new_writer(scope, (*ours, *self._listeners), users)
-                self._writers[scope] = writer
-                self._services.projector.watch(writer)
-                if witness is not None:
-                    witness.sender.watch(writer)
-            self._recent.put(scope, writer)
-        self._heed_repair(writer)
-        if not known and self._services.producer is not None:
-            try:
-                self._services.producer.watch(writer)
-            except BaseException:
-                # The next caller has to try again, or what is pending in it would wait for good.
-                with self._mutex:
-                    self._writers.pop(scope, None)
-                    self._recent.pop(scope, None)
-                raise
+            self._writer(Scope(scope.user))
+        state = self._services.states(scope)
+        writer = state.writer
+        state.heed_repair()
+        if self._services.producer is not None and not state.watched:
+            self._services.producer.watch(writer)
+            # Where that fails the next caller tries again, or what is pending in it would wait for good.
+            state.watched = True
         return writer
-
-    def _heed_repair(self, writer: Writer) -> None:
-        """Read a scope anew if a repair, in this process or another, has put another log in the place of the known."""
-        store, scope = self.store, writer.scope
-        if not isinstance(store, Repairable):
-            return
-        streams = (writer.ledger, writer.transcript_stream)
-        before, now = self._editions.get(writer), (store.edition(streams[0]), store.edition(streams[1]))
-        if before == now:
-            return
-        self._editions[writer] = now
-        if before is not None and any(map(store.was_repaired, streams, before)):
-            writer.start_over()
-            self._caught_up.discard(writer)
-            self._services.searches.start_over(scope)
-            self._services.turns.purge(scope)
-            self._services.blocks.purge(scope)
-
-    def _new_writer(self, scope: Scope, listeners: tuple[Listener, ...] = (), users: Writer | None = None) -> Writer:
-        return Writer(
-            self.store,
-            scope,
-            clock=self._clock,
-            salts=self._salts,
-            policy=self._policy,
-            listeners=listeners,
-            snapshots=self._services.index(scope),
-            purge=self._purge,
-            heat=lambda: self._services.usage.of(scope),
-            users=users,
-            shared=self._services.shared,
-        )
-
-    def _purge(self, scope: Scope) -> None:
-        if self._services.shared is not None:
-            self._services.shared.erase(scope)
-        self._services.index(scope).delete()
-        self._services.searches.purge(scope, self.store)
-        self._services.turns.purge(scope)
-        self._services.projector.purge(scope)
-        self._services.blocks.purge(scope)
-        self._services.usage.purge(scope, self._writers.get(scope))
-        self._services.faults.purge(scope)

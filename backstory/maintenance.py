@@ -16,7 +16,6 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import TypeVar
 
-from backstory.assembly import check_folders
 from backstory.config.loading import Loaded, base_folder, load_settings
 from backstory.config.settings import DEFAULT_MODEL, AgentReads, Settings
 from backstory.config.store_factory import open_store
@@ -27,6 +26,7 @@ from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.store import EventStore, KnowsRisks
 from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.lifecycle.assembly import check_folders
 from backstory.projections.integrity.disk_check import examine_disk
 from backstory.projections.integrity.file_check import examine_files, scope_folders
 from backstory.projections.integrity.log_check import Differing, examine_logs

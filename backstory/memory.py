@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, get_args
 
 import msgspec
@@ -57,7 +56,7 @@ from backstory.projections.index.timeline import Timeline
 from backstory.projections.integrity.verify import Verification
 from backstory.projections.search.results import Found
 from backstory.projections.search.vectors.background_embedding import Embedded
-from backstory.projections.turns import TurnLog, TurnView
+from backstory.projections.turns import TurnView
 from backstory.projections.turns.superseded import SupersededTurn
 from backstory.projections.what_if.needed import ExplainedRefusal
 from backstory.results import (
@@ -324,7 +323,7 @@ class MemoryHandle:
     @property
     def turns(self) -> Turns:
         """The recorded turns, with the operations of MetaGPT's Memory. They are read when they are asked for."""
-        return Turns(self._services, self._turn_log, self._append)
+        return Turns(self._services, self._append)
 
     # Extracting.
 
@@ -1290,10 +1289,6 @@ class MemoryHandle:
     averify = in_thread(verify)
 
     # What `turns` works on.
-
-    @cached_property
-    def _turn_log(self) -> TurnLog:
-        return self._services.home.turns(self.scope)
 
     def _append(self, thread: str, messages: Sequence[object]) -> RecordResult:
         return self.record(thread, messages, mode="append")

@@ -60,7 +60,7 @@ def _home(home: Path, turns: int, *roles: str) -> Path:
     opened, numbers = _Opened(home), itertools.count(1)
     for _ in range(0, turns, _A_LINE):
         opened.record(_said(numbers, *roles * (_A_LINE // len(roles))), mode="append")
-    opened.index.catch_up()
+    opened.index.follow()
     return home
 
 

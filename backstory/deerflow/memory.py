@@ -123,14 +123,14 @@ class HostedMemory(MemoryHandle):
             return ""
         words = "" if thread is None or not facts else last_words(self._said_last(thread, blocks.turns), blocks.turns)
         memory = self._services.memory()
-        context = blocks.whole_block(
-            own.scope,
+        state = self._services.state
+        context = state.blocks.whole_block(
             memory,
-            self._services.home.searches.of(own).likeness(memory, words) if words else {},
+            state.search.likeness(memory, words) if words else {},
             summaries=() if thread is None else thread_summaries(memory, thread),
             facts=facts,
         )
-        newly = blocks.newly_used(own.scope, context.facts, own.clock.now())
+        newly = state.blocks.newly_used(context.facts, own.clock.now())
         if newly:
             self._services.home.usage.touch(own, newly)
         return _without_tags(context)

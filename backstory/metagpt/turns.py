@@ -14,7 +14,7 @@ from backstory.aio import in_thread
 from backstory.descriptors import translate_verbs
 from backstory.ledger.core.errors import NotFoundError
 from backstory.operations.services import ScopeServices
-from backstory.projections.turns import TurnFilter, TurnLog, TurnQuery, TurnView, Words, same_words, words_of
+from backstory.projections.turns import TurnFilter, TurnQuery, TurnView, Words, same_words, words_of
 from backstory.results import RecordResult
 
 DEFAULT_THREAD = "turns"
@@ -43,12 +43,10 @@ class Turns:
     def __init__(
         self,
         services: ScopeServices,
-        log: TurnLog,
         append: Callable[[str, Sequence[object]], RecordResult],
         turn_filter: TurnFilter | None = None,
     ) -> None:
         self._services = services
-        self._log = log
         self._append = append
         self._filter = turn_filter or TurnFilter()
 
@@ -71,7 +69,7 @@ class Turns:
         bound = self._filter.bound if bound is None else _newest("bound", bound)
         ignore_id = self._filter.ignore_id if ignore_id is None else checks.flag("ignore_id", ignore_id)
         thread = self._filter.thread if thread is None else checks.text("thread", thread)
-        return type(self)(self._services, self._log, self._append, TurnFilter(thread, ignore_id, bound))
+        return type(self)(self._services, self._append, TurnFilter(thread, ignore_id, bound))
 
     def of(self, thread: str) -> Self:
         """Return the same operations on one conversation.
@@ -306,7 +304,7 @@ class Turns:
         self._services.home.must_be_open()
         given = checks.messages_in(messages)
         if self._filter.ignore_id:
-            with self._log.adding:
+            with self._services.state.adding:
                 return self._record(self._unlike(given), len(given), thread)
         if any(isinstance(message, TurnView) for message in given):
             given, count = self._unknown(given), len(given)
@@ -360,7 +358,7 @@ class Turns:
             The number of turns withdrawn.
         """
         self._services.home.must_be_open()
-        return self._withdraw(self._log.standing(self._filter.thread))
+        return self._withdraw(self._services.state.turns.standing(self._filter.thread))
 
     # Async twins.
 
@@ -405,7 +403,7 @@ class Turns:
     @contextmanager
     def _look(self) -> Iterator[TurnQuery]:
         self._services.home.must_be_open()
-        with self._log.look(self._filter) as look:
+        with self._services.state.turns.look(self._filter) as look:
             yield look
 
     def _unlike(self, messages: Sequence[object]) -> list[object]:

@@ -391,7 +391,7 @@ def _once(
     while True:
         with writer.state() as state:
             head = state.head
-        found = services.home.keyed.find(services.scope, services.logs(writer), head, key, writer.clock.now())
+        found = services.state.keyed.find(head, key, writer.clock.now())
         if found is not None:
             if not _is_the_same(found, cause, asked):
                 raise KeyReusedError(

@@ -57,15 +57,15 @@ def context(
     joined = services.joined()
     memory = services.memory() if joined is None else joined.memory
     alike = _likeness(services, memory, joined, words) if words else {}
-    block = blocks.block(
-        writer.scope,
+    lines = services.home.states(writer.scope).blocks
+    block = lines.block(
         memory,
         None if words is None else alike,
         summaries=() if thread is None else thread_summaries(memory, thread),
         max_tokens=max_tokens,
         facts=facts,
     )
-    own, users = parted(blocks.newly_used(writer.scope, block.facts, writer.clock.now()))
+    own, users = parted(lines.newly_used(block.facts, writer.clock.now()))
     for used, newly in ((writer, own), (services.beside(), users)):
         if newly and used is not None:
             services.home.usage.touch(used, newly)
@@ -78,9 +78,9 @@ def context(
 
 def _likeness(services: ScopeServices, memory: Memory, joined: Joined | None, words: str) -> Mapping[str, float]:
     """Return how like the facts of a memory are to a text, by their ids in it."""
-    searches, beside = services.home.searches, services.beside()
+    states, beside = services.home.states, services.beside()
     if joined is None or beside is None:
-        return searches.of(services.reading()).likeness(memory, words)
-    theirs = searches.of(beside).likeness(joined.users, words)
-    own = searches.of(services.writer).likeness(joined.own, words)
+        return states(services.reading().scope).search.likeness(memory, words)
+    theirs = states(beside.scope).search.likeness(joined.users, words)
+    own = states(services.writer.scope).search.likeness(joined.own, words)
     return {**own, **{f"{USERS}{fact_id}": alike for fact_id, alike in theirs.items()}}

@@ -125,7 +125,7 @@ def section_origin(services: ScopeServices, name: str) -> WhySection:
     user = services.scope.user
 
     def logs_of(agent: str | None) -> ScopeIndex:
-        return services.logs(writer) if agent is None else services.home.index(Scope(user, agent))
+        return services.logs(writer) if agent is None else services.home.states(Scope(user, agent)).index
 
     return why_section(services.commits(writer), writer.memory(), name, logs_of)
 
@@ -135,7 +135,7 @@ def said(services: ScopeServices, turn: str, thread: str | None) -> WhySaid:
     named = checks.text("turn", turn)
     if thread is not None:
         must_know(services.writer, checks.text("thread", thread))
-    turns = services.home.turns(services.writer.scope).standing(thread)
+    turns = services.home.states(services.writer.scope).turns.standing(thread)
     found = {one.thread: one for one in turns if one.id == named}
     if not found:
         where = "memory" if thread is None else f"thread {thread}"

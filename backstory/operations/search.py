@@ -60,7 +60,7 @@ def find(services: ScopeServices, asked: Asked) -> Found:
 
 
 def _find(services: ScopeServices, writer: Writer, asked: Asked, most: int) -> Found:
-    return services.home.searches.of(writer).find(
+    return services.home.states(writer.scope).search.find(
         asked.query,
         most,
         within=asked.within,
@@ -131,8 +131,8 @@ def embed(services: ScopeServices, *, timeout: float | None, progress: Callable[
     begun = time.monotonic()
     own, searches = services.writer, services.home.searches
     reading = services.beside() or services.reading()
-    embedded = searches.embed(own, timeout=limit, progress=progress)
+    embedded = searches.embed(own.scope, timeout=limit, progress=progress)
     if reading is own:
         return embedded
     left = None if limit is None else max(0.0, begun + limit - time.monotonic())
-    return embedded + searches.embed(reading, timeout=left, progress=progress)
+    return embedded + searches.embed(reading.scope, timeout=left, progress=progress)

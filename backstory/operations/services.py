@@ -37,12 +37,11 @@ from backstory.projections.context.joined import USERS, Joined, join
 from backstory.projections.document.projector import DocumentProjector
 from backstory.projections.document.usage import UsageTracker
 from backstory.projections.history.times import At, TimeReader
-from backstory.projections.index.index import Indexes, ScopeIndex
-from backstory.projections.index.keyed_commits import KeyedCommits
+from backstory.projections.index.index import ScopeIndex
 from backstory.projections.search.services import SearchServices
 from backstory.projections.shared.memories import SharedMemories
-from backstory.projections.turns import TurnLogs
 from backstory.results import PolicyResult
+from backstory.scope_state import ScopeState, ScopeStates
 
 if TYPE_CHECKING:
     from backstory.config.settings import AgentReads
@@ -110,10 +109,8 @@ class HomeServices(msgspec.Struct, frozen=True):
     faults: Faults
     outbox: Outbox
     blocks: Blocks
-    index: Indexes
     searches: SearchServices
-    turns: TurnLogs
-    keyed: KeyedCommits
+    states: ScopeStates
     shared: SharedMemories | None
     witness: Witness | None
     closed: threading.Event
@@ -182,6 +179,11 @@ class ScopeServices(msgspec.Struct, frozen=True):
         return self.own.scope
 
     @property
+    def state(self) -> ScopeState:
+        """What this process holds of the scope."""
+        return self.home.states(self.scope)
+
+    @property
     def writer(self) -> Writer:
         """The scope's writer.
 
@@ -216,7 +218,7 @@ class ScopeServices(msgspec.Struct, frozen=True):
 
     def logs(self, writer: Writer) -> ScopeIndex:
         """Return the index of a scope's logs, which answers without walking them."""
-        return self.home.index(writer.scope)
+        return self.home.states(writer.scope).index
 
     def times(self, writer: Writer | None = None) -> TimeReader:
         """Return the reader of times and commits of the ledger that is read from."""
@@ -246,7 +248,7 @@ class ScopeServices(msgspec.Struct, frozen=True):
             return None
         own = self.memory(at)
         if at is None:
-            return self.home.blocks.joined(self.scope, own, beside.memory())
+            return self.state.blocks.joined(own, beside.memory())
         moment = self.times().cut("at", at)
         return join(own, self.logs(beside).memory_at(own.at if isinstance(moment, int) else moment))
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from backstory.ledger.core.events import TurnRange
-from backstory.ledger.log.state import ScopeState
+from backstory.ledger.log.state import FoldedState
 from backstory.ledger.threads.due import Due, Timing, due_of
 from backstory.ledger.threads.thread_coverage import Parked
 from backstory.ledger.threads.transcript import Thread
@@ -30,7 +30,7 @@ class WaitingThread(msgspec.Struct, frozen=True):
 class Backlog:
     """The threads of a scope with pending or parked turns. Not safe for threads."""
 
-    def __init__(self, state: ScopeState) -> None:
+    def __init__(self, state: FoldedState) -> None:
         self.state = state
         self._timing: Timing | None = None
         self._known: dict[str, WaitingThread] = {}

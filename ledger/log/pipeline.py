@@ -17,7 +17,7 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.group_commit import GroupCommit, PendingCommit
 from backstory.ledger.log.snapshot import Snapshots
-from backstory.ledger.log.state import ScopeState
+from backstory.ledger.log.state import FoldedState
 from backstory.ledger.log.store import EventStore
 
 
@@ -71,7 +71,7 @@ class CommitPipeline:
     ) -> None:
         self.mutex = threading.RLock()
         self.announcing = threading.Lock()
-        self.state = ScopeState(store, scope, snapshots)
+        self.state = FoldedState(store, scope, snapshots)
         self.ledger = StreamQueue(store, self.state.ledger)
         self.transcript = StreamQueue(store, self.state.transcript_stream)
         self.unannounced: deque[tuple[Commit, Memory, Memory]] = deque()

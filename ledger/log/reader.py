@@ -22,7 +22,7 @@ from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.log.backlog import Backlog
 from backstory.ledger.log.commits import must_not_shrink, read_commits
 from backstory.ledger.log.snapshot import SharedSnapshots, Snapshots
-from backstory.ledger.log.state import ScopeState
+from backstory.ledger.log.state import FoldedState
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.transcript import Transcript
@@ -79,7 +79,7 @@ class Reader:
 
     def start_over(self) -> None:
         """Drop everything without waiting; threads that are reading keep what they have."""
-        self._held = Backlog(ScopeState(self._store, self._scope, self._snapshots, settled=self._durable))
+        self._held = Backlog(FoldedState(self._store, self._scope, self._snapshots, settled=self._durable))
         self._shown = _Shown(Memory(), EMPTY)
         self._unfinished: Sequence[Redacted] = ()
         """What is to be erased once another process lets go of a lock: it was killed, and its lease has not ended."""

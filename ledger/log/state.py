@@ -25,7 +25,7 @@ class _MetErasureError(Exception):
     """A redaction came after the snapshot that the state began from."""
 
 
-class ScopeState:
+class FoldedState:
     """State of a scope, as far as its streams were read. Not safe for threads.
 
     `settled` returns how far a stream may be read, given its name and the known head. By default other writers are

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from backstory.projections.context.block import Context, Shares
-from backstory.projections.context.blocks import Blocks
+from backstory.projections.context.blocks import Blocks, ScopeBlocks
 from backstory.projections.context.given import Given, GivenTurn, given_digest
 from backstory.projections.context.relevance import last_words
 from backstory.projections.context.vocabulary import tokens_for
 
-__all__ = ["Blocks", "Context", "Given", "GivenTurn", "Shares", "given_digest", "last_words", "tokens_for"]
+__all__ = [
+    "Blocks",
+    "Context",
+    "Given",
+    "GivenTurn",
+    "ScopeBlocks",
+    "Shares",
+    "given_digest",
+    "last_words",
+    "tokens_for",
+]

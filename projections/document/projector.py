@@ -49,7 +49,7 @@ Share = Callable[[Scope, Memory, Head], None]
 class Follower(Protocol):
     """A read model that follows a scope's logs at its own pace."""
 
-    def catch_up(self) -> object:
+    def follow(self) -> object:
         """Read the new commits of the logs."""
 
 
@@ -354,7 +354,7 @@ class _Work:
         size = sum(sizes_of(self._store, (writer.ledger, writer.transcript_stream)))
         if size - self._indexed.get(writer, 0) >= at_least:
             self._behind[writer.scope] = writer
-            self._index(writer.scope).catch_up()
+            self._index(writer.scope).follow()
             self._indexed[writer] = size
             self._behind.pop(writer.scope, None)
         elif writer in self._indexed:

@@ -9,7 +9,6 @@ checked. Every question is answered at the heads of the logs as they are now.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, takewhile
 from pathlib import Path
@@ -17,7 +16,6 @@ from typing import TypeVar
 
 import msgspec
 
-from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.commit import EMPTY, Commit, Head
 from backstory.ledger.core.errors import CorruptLogError, NotFoundError, UsageError
 from backstory.ledger.core.events import Turn, TurnRange, TurnRecorded
@@ -48,6 +46,7 @@ from backstory.projections.index.schema import (
     number_in,
 )
 from backstory.projections.index.timeline import Timeline, TimelineBlock, timeline
+from backstory.projections.read_model import ReadModel
 from backstory.projections.sqlite_file import DamagedError
 
 _AT_ONCE = 64
@@ -76,7 +75,7 @@ class Around(msgspec.Struct, frozen=True):
     commit: Commit | None
 
 
-class ScopeIndex:
+class ScopeIndex(ReadModel):
     """Answers about one scope's logs without reading all of them; safe for threads and processes.
 
     Everything here may raise CorruptLogError (a log is damaged) and StoreError (it cannot be read).
@@ -96,11 +95,11 @@ class ScopeIndex:
         self._file = IndexFile(store, scope, path, progress=progress, small=small)
         self._ask = self._file.ask
 
-    def catch_up(self) -> None:
+    def follow(self) -> None:
         """Bring the file to the heads of both logs, so that the next question need not; a small scope has none."""
         self._file.catch_up()
 
-    def delete(self) -> None:
+    def purge(self) -> None:
         """Take the file away and whatever belongs to it; no process uses it when this returns.
 
         Raises:
@@ -432,31 +431,6 @@ _TOLD = {
     Table.TIMELINE: "times and kinds of commits",
     Table.USAGE: "tokens by day and model",
 }
-
-
-class Indexes:
-    """The indexes of a home's scopes, one of each, beside their documents in `folder`."""
-
-    def __init__(self, store: EventStore, folder: Path, *, progress: IndexProgress | None = None) -> None:
-        self._store = store
-        self._folder = folder
-        self._progress = progress
-        self._guard = ForkLock()
-        self._held: weakref.WeakValueDictionary[Scope, ScopeIndex] = weakref.WeakValueDictionary()
-
-    def __call__(self, scope: Scope) -> ScopeIndex:
-        """Return the index of a scope: the same one while anything holds it, as its writer does."""
-        with self._guard:
-            index = self._held.get(scope)
-            if index is None:
-                path = self._folder / scope.folder / "index.sqlite"
-                index = self._held[scope] = ScopeIndex(self._store, scope, path, progress=self._progress)
-            return index
-
-    def close(self) -> None:
-        """Let go of all that is open."""
-        for index in list(self._held.values()):
-            index.close()
 
 
 def _origin(at: IndexSnapshot) -> Origin | None:

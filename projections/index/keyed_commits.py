@@ -8,16 +8,14 @@ from itertools import takewhile
 
 import msgspec
 
-from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.commit import EMPTY, Commit, Head
 from backstory.ledger.core.moments import spell_moment
-from backstory.ledger.core.scope import Scope
 from backstory.projections.index.index import ScopeIndex
+from backstory.projections.read_model import ReadModel
 
 KEPT_HOURS = 24
 """How long a key is recognised, at least."""
 
-_SCOPES = 1024
 _KEYS = 10_000
 """How many keys of a scope are kept at most, the newest first."""
 
@@ -34,31 +32,34 @@ class _Read(msgspec.Struct, frozen=True):
     seqs: dict[str, int]
 
 
-class KeyedCommits:
-    """Finds the commit that was made under a key. Safe for threads.
+class KeyedCommits(ReadModel):
+    """Finds the commit of a memory that was made under a key. Safe for threads.
 
-    The keys are in the log, so they hold in every process and after a restart. What was read of a scope is kept, and
-    the next search reads only newer commits.
+    The keys are in the log, so they hold in every process and after a restart. What was read is kept, and the next
+    search reads only newer commits.
     """
 
-    def __init__(self) -> None:
-        self._read: Recent[Scope, _Read] = Recent(_SCOPES)
+    def __init__(self, logs: ScopeIndex) -> None:
+        self._logs = logs
+        self.start_over()
 
-    def find(self, scope: Scope, logs: ScopeIndex, head: Head, key: str, now: datetime) -> Commit | None:
+    def start_over(self) -> None:
+        """Drop what was read."""
+        self._read = _Read(EMPTY, {})
+
+    def find(self, head: Head, key: str, now: datetime) -> Commit | None:
         """Return the commit that was made under a key.
 
         Args:
-            scope: The scope.
-            logs: Its index.
-            head: The head of its ledger; later commits are not read.
+            head: The head of the ledger; later commits are not read.
             key: The digest of the key.
             now: The time; commits more than 24 hours older may be left out.
 
         Returns:
             The commit; None if there is none up to the head.
         """
-        known = self._read.use(scope)
-        if known is None or not _follows(logs, known.head, head):
+        known, logs = self._read, self._logs
+        if known.head.seq and not _follows(logs, known.head, head):
             known = _Read(EMPTY, {})
         if known.head.seq < head.seq:
             oldest = spell_moment(now - timedelta(hours=KEPT_HOURS))
@@ -70,7 +71,7 @@ class KeyedCommits:
                     newer[commit.cause.key] = commit.seq
             kept = list({**newer, **known.seqs}.items())[:_KEYS]
             known = _Read(head, dict(kept))
-            self._read.put(scope, known)
+            self._read = known
         seq = known.seqs.get(key)
         return None if seq is None else logs.commit(seq)
 

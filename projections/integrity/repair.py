@@ -32,10 +32,10 @@ class DerivedIndex(Protocol):
     def differs(self) -> Sequence[str]:
         """Return the differences from the logs."""
 
-    def delete(self) -> None:
+    def purge(self) -> None:
         """Delete the index file."""
 
-    def catch_up(self) -> object:
+    def follow(self) -> object:
         """Bring it up to date with the logs, from an empty file if necessary."""
 
 
@@ -227,8 +227,8 @@ def _mend_index(index: DerivedIndex, name: str, *, dry_run: bool) -> Check:
         return Check(name, True, "nothing to mend")
     if dry_run:
         return Check(name, False, f"{found[0]}; it would be rebuilt: run `repair` without --dry-run")
-    index.delete()
-    index.catch_up()
+    index.purge()
+    index.follow()
     return Check(name, True, "rebuilt from the logs")
 
 

@@ -7,16 +7,23 @@ embed what is new is the work of `background_embedding`, and a search does not w
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backstory.ledger.core.errors import UsageError
+from backstory.ledger.core.errors import CorruptLogError, UsageError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.scope import TRANSCRIPT
+from backstory.ledger.log.store.files import translated
 from backstory.ledger.log.writer import Writer
+from backstory.projections.history.replay import replay
+from backstory.projections.read_model import ReadModel
 from backstory.projections.search.corpus import Change, Facts, Turns, fact_entry
 from backstory.projections.search.filters import SearchFilters
 from backstory.projections.search.fusion import Fused, fused
@@ -24,6 +31,7 @@ from backstory.projections.search.lexical.entry import Entry, Scored, Worth
 from backstory.projections.search.results import Explanation, Found, Hit
 from backstory.projections.search.similarity import Similarity
 from backstory.projections.search.vectors.passages import Passage, passages
+from backstory.projections.search.vectors.scope_vectors import erase_vectors
 from backstory.projections.search.vectors.semantic import SemanticSearch
 from backstory.projections.turns import TurnFollower, TurnView
 
@@ -32,6 +40,8 @@ if TYPE_CHECKING:
 
 _DEPTH = 100
 """Entries that each way ranks at least, before the ranks are fused."""
+
+_SPARE_FILES = 16
 
 
 class _Kept:
@@ -122,11 +132,12 @@ class _Kept:
         return list(self.turns.entries())
 
 
-class Search:
+class Search(ReadModel):
     """Finds what a scope's memory and transcript hold; safe for threads and forks, up with other processes.
 
     `meaning` is None where nothing is searched by meaning. What that alone brings in has to be alike by
-    `min_similarity`, a cosine, where a search states no other. Turns come from the `follower`.
+    `min_similarity`, a cosine, where a search states no other. Turns come from the `follower`. The scope's vectors lie
+    at the path `vectors`, also those that an earlier process has made.
     """
 
     def __init__(
@@ -136,9 +147,11 @@ class Search:
         *,
         min_similarity: float = 0.0,
         follower: TurnFollower,
+        vectors: Path,
     ) -> None:
-        self._writer = writer
+        self.writer = self._writer = writer
         self.meaning = meaning
+        self._vectors = vectors
         self._min_similarity = min_similarity
         self._follower = follower
         self._kept = _Kept(writer, self._follower)
@@ -211,22 +224,66 @@ class Search:
 
         An erasure does not wait for this: so what is lent was known before the memory was asked for.
         """
+        must_have_spare_files()
         kept = self._kept
         memory = self._writer.memory() if within == "facts" else None
         with kept.locks[within]:
             kept.follow(memory)
             yield kept
 
-    def purge(self) -> None:
+    def start_over(self) -> None:
         """Drop all that is known by words, without waiting: the next search reads what is left."""
         self._follower.start_over()
         self._kept = _Kept(self._writer, self._follower)
 
+    def purge(self) -> None:
+        """Drop what is known, but for the meaning of what still stands when both logs have been read.
+
+        The caller holds the locks of both. Of what a redaction names nothing is left then, in memory and on disk.
+
+        Raises:
+            StoreError: the vectors cannot be taken away. LockTimeoutError: another process keeps them.
+        """
+        self.start_over()
+        if self.meaning is None:
+            erase_vectors(self._vectors)
+            return
+        vectors = self.meaning.vectors
+        try:
+            vectors.purge(self._standing() if vectors.are_there else None)
+        except CorruptLogError:
+            vectors.purge(None)
+
+    def _standing(self) -> dict[str, Iterable[Passage]]:
+        """Return what both logs say when it is asked for, their redactions heeded, without a lock: both are held."""
+        store, scope = self._writer.store, self._writer.scope
+        turns = Turns(store, scope)
+        turns.follow(store.head(scope.stream(TRANSCRIPT)))
+        facts = map(fact_entry, replay(store, scope).facts.values())
+        return {"facts": passages(facts), "turns": passages(turns.entries())}
+
     def close(self) -> None:
         """Let go of everything; the next look reads it again."""
-        self.purge()
+        self.start_over()
         if self.meaning is not None:
             self.meaning.vectors.close()
+
+
+def must_have_spare_files() -> None:
+    """Refuse to go on where what a search loads first might be loaded by half: numpy works no more after that.
+
+    Raises:
+        StoreError: this process has too many files open.
+    """
+    if "numpy" in sys.modules:
+        return
+    spare: list[int] = []
+    try:
+        with translated(Path(os.devnull), "open"):
+            spare.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(_SPARE_FILES))
+    finally:
+        for descriptor in spare:
+            os.close(descriptor)
 
 
 def _by_words_alone(ranked: Sequence[Scored]) -> list[Fused]:

@@ -1,39 +1,23 @@
-"""Search services of a home: one search for each scope in use, and the background embedding."""
+"""Search services of a home: what the searches of its memories share, and the background embedding."""
 
 from __future__ import annotations
 
-import os
-import sys
-import threading
-import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from backstory.ledger.concurrency.forks import register
-from backstory.ledger.concurrency.recent import Recent
-from backstory.ledger.core.errors import CorruptLogError, NoModelError
-from backstory.ledger.core.scope import TRANSCRIPT, Scope
-from backstory.ledger.log.store import EventStore
-from backstory.ledger.log.store.files import translated
+from backstory.ledger.core.errors import NoModelError
+from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.writer import Writer
-from backstory.projections.history.replay import replay
-from backstory.projections.search.corpus import Turns, fact_entry
 from backstory.projections.search.filters import SPACES
-from backstory.projections.search.query import Search
+from backstory.projections.search.query import Search, must_have_spare_files
 from backstory.projections.search.vectors.background_embedding import BackgroundEmbedding, Embedded, Source
 from backstory.projections.search.vectors.embedder import Embedder
-from backstory.projections.search.vectors.passages import Passage, passages
-from backstory.projections.search.vectors.scope_vectors import VECTORS, Vectors, erase_vectors
+from backstory.projections.search.vectors.passages import Passage
+from backstory.projections.search.vectors.scope_vectors import VECTORS, Vectors
 from backstory.projections.search.vectors.semantic import SemanticSearch
 from backstory.projections.turns import TurnFollower
-
-_KEPT = 32
-"""Scopes whose words stay in memory."""
-
-_WRITERS = 256
-_SPARE_FILES = 16
 
 
 @runtime_checkable
@@ -44,70 +28,44 @@ class _Closes(Protocol):
 
 
 class SearchServices:
-    """One search per scope of a home; safe for threads and forks.
+    """Makes the searches of a home's memories; safe for threads and forks.
 
-    `document` says where a scope's memory.json lies, beside which its vectors are kept. Without an `embedder` there is
-    no search by meaning; with `background` a thread embeds the rest after the first search. `top_k`
-    and `min_similarity` are as configured. `followers` gives what follows a scope's transcript, which others share.
-    `embedded` gets the outcome of each embedding in the background: an error, or None.
+    `document` says where a scope's memory.json lies, beside which its vectors are kept. `known` returns the search of a
+    scope that is in use. Without an `embedder` there is no search by meaning; with `background` a thread embeds the
+    rest after the first search. `top_k` and `min_similarity` are as configured. `embedded` gets the outcome of each
+    embedding in the background: an error, or None.
     """
 
     def __init__(
         self,
         document: Callable[[Scope], Path],
+        known: Callable[[Scope], Search | None],
         embedder: Embedder | None = None,
         *,
         background: bool = True,
         top_k: int = 5,
         min_similarity: float = 0.0,
-        followers: Callable[[Scope], TurnFollower],
         embedded: Callable[[Scope, Exception | None], None] = lambda *_: None,
     ) -> None:
         self.top_k = top_k
         self._document = document
+        self._known = known
         self._embedder = embedder
         self._background = background
         self._min_similarity = min_similarity
-        self._followers = followers
         self._embedding = BackgroundEmbedding(self._source, settled=embedded)
-        self._begin()
-        register(self)
 
-    def _begin(self) -> None:
-        self._mutex = threading.Lock()
-        self._all: weakref.WeakValueDictionary[Scope, Search] = weakref.WeakValueDictionary()
-        self._recent: Recent[Scope, Search] = Recent(_KEPT)
-        self._writers: Recent[Scope, Writer] = Recent(_WRITERS)
-        """Writers of the scopes that may be embedded: the thread that does it gets no more than their names."""
-
-    def of(self, writer: Writer) -> Search:
-        """Return the search of a writer's scope: the same one while it is in use or was asked for lately."""
-        scope = writer.scope
-        with self._mutex:
-            search = self._all.get(scope)
-            if search is None:
-                _must_have_spare_files()
-                search = self._all[scope] = Search(
-                    writer,
-                    self._meaning(scope),
-                    min_similarity=self._min_similarity,
-                    follower=self._followers(scope),
-                )
-            self._recent.put(scope, search)
-            self._writers.put(scope, writer)
-            return search
-
-    def _meaning(self, scope: Scope) -> SemanticSearch | None:
-        if self._embedder is None:
-            return None
-        vectors = Vectors(self._vectors(scope), self._embedder)
-        return SemanticSearch(vectors, partial(self._embedding.wanted, scope) if self._background else None)
-
-    def _vectors(self, scope: Scope) -> Path:
-        return self._document(scope).with_name(VECTORS)
+    def search(self, writer: Writer, follower: TurnFollower) -> Search:
+        """Make the search of a writer's scope."""
+        scope, meaning = writer.scope, None
+        path = self._document(scope).with_name(VECTORS)
+        if self._embedder is not None:
+            wanted = partial(self._embedding.wanted, scope) if self._background else None
+            meaning = SemanticSearch(Vectors(path, self._embedder), wanted)
+        return Search(writer, meaning, min_similarity=self._min_similarity, follower=follower, vectors=path)
 
     def embed(
-        self, writer: Writer, *, timeout: float | None = None, progress: Callable[[int, int], None] | None = None
+        self, scope: Scope, *, timeout: float | None = None, progress: Callable[[int, int], None] | None = None
     ) -> Embedded:
         """Embed here and now what of a scope is not; `timeout` is in seconds, `progress` gets how many are done.
 
@@ -121,63 +79,21 @@ class SearchServices:
                 "there is no embedding model to search by meaning: install backstory[vectors], or set embedding_model "
                 "and embedding_base_url"
             )
-        self.of(writer)
-        return self._embedding.catch_up(writer.scope, timeout=timeout, progress=progress)
+        must_have_spare_files()
+        return self._embedding.catch_up(scope, timeout=timeout, progress=progress)
 
     def _source(self, scope: Scope) -> Source:
-        writer = self._writers.get(scope)
-        search = None if writer is None else self.of(writer)
-        if writer is None or search is None or search.meaning is None:
+        search = self._known(scope)
+        if search is None or search.meaning is None:
             raise NoModelError(f"{scope} was not searched by meaning lately: search it first")
-        return _Source(writer, search, search.meaning.vectors)
-
-    def purge(self, scope: Scope, store: EventStore) -> None:
-        """Let go of what is known of a scope, but for the meaning of what still stands when both logs have been read.
-
-        The caller holds the locks of both. Of what a redaction names nothing is left then, in memory and on disk.
-
-        Raises:
-            StoreError: the vectors cannot be taken away. LockTimeoutError: another process keeps them.
-        """
-        search = self._all.get(scope)
-        if search is not None:
-            search.purge()
-        path = self._vectors(scope)
-        if self._embedder is None:
-            erase_vectors(path)
-            return
-        known = None if search is None or search.meaning is None else search.meaning.vectors
-        vectors = known or Vectors(path, self._embedder)
-        try:
-            standing = _standing(store, scope) if path.exists() or known is not None else None
-            vectors.purge(standing)
-        except CorruptLogError:
-            vectors.purge(None)
-
-    def start_over(self, scope: Scope) -> None:
-        """Read a scope anew, after a repair that may have taken commits away."""
-        search = self._all.get(scope)
-        if search is not None:
-            search.purge()
+        return _Source(search.writer, search, search.meaning.vectors)
 
     def close(self) -> None:
-        """End what embeds in the background, and let go of everything."""
+        """End what embeds in the background."""
         self._embedding.close()
         embedder: object = self._embedder
         if isinstance(embedder, _Closes):
             embedder.close()
-        for search in list(self._all.values()):
-            search.close()
-        with self._mutex:
-            self._recent.clear()
-            self._writers.clear()
-
-    def renew(self) -> None:
-        """Begin anew in a child of this process, where the thread that holds a lock may not exist."""
-        held = list(self._all.values())
-        self._begin()
-        for search in held:
-            search.purge()
 
 
 class _Source:
@@ -199,28 +115,3 @@ class _Source:
     def passages(self, space: str) -> Iterator[Passage]:
         """Yield what stands in a space."""
         return self._search.passages(space)
-
-
-def _standing(store: EventStore, scope: Scope) -> dict[str, Iterable[Passage]]:
-    """What both logs say when it is asked for, their redactions heeded; read as they are, for their locks are held."""
-    turns = Turns(store, scope)
-    turns.follow(store.head(scope.stream(TRANSCRIPT)))
-    facts = map(fact_entry, replay(store, scope).facts.values())
-    return {"facts": passages(facts), "turns": passages(turns.entries())}
-
-
-def _must_have_spare_files() -> None:
-    """Refuse to go on where what a search loads first might be loaded by half: numpy works no more after that.
-
-    Raises:
-        StoreError: this process has too many files open.
-    """
-    if "numpy" in sys.modules:
-        return
-    spare: list[int] = []
-    try:
-        with translated(Path(os.devnull), "open"):
-            spare.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(_SPARE_FILES))
-    finally:
-        for descriptor in spare:
-            os.close(descriptor)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from backstory.projections.turns.follower import Gone, NewTurns, Seen, TurnFollower, TurnFollowers
-from backstory.projections.turns.log import TurnFilter, TurnLog, TurnLogs, TurnQuery
+from backstory.projections.turns.follower import Gone, NewTurns, Seen, TurnFollower
+from backstory.projections.turns.log import TurnFilter, TurnLog, TurnQuery
 from backstory.projections.turns.rows import Row, TurnView, Words, same_words, words_of
 from backstory.projections.turns.turn_index import TO_ALL, TurnIndex
 
@@ -15,10 +15,8 @@ __all__ = [
     "Seen",
     "TurnFilter",
     "TurnFollower",
-    "TurnFollowers",
     "TurnIndex",
     "TurnLog",
-    "TurnLogs",
     "TurnQuery",
     "TurnView",
     "Words",

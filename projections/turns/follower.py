@@ -7,7 +7,6 @@ is read and which turns may still be shown, and holds the one copy of them.
 from __future__ import annotations
 
 import threading
-import weakref
 from array import array
 from collections.abc import Sequence
 from itertools import count
@@ -15,13 +14,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from backstory.ledger.concurrency.forks import ForkLock, register
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Head, head_of, prev_of, unseal
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Redacted, Turn, TurnRecorded, TurnRestored, TurnSuperseded
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.commits import must_belong
 from backstory.ledger.log.store import EventStore, Record
+from backstory.projections.read_model import ReadModel
 from backstory.projections.turns.rows import TurnView
 
 _REMEMBERED = 10_000
@@ -181,7 +181,7 @@ class _Held:
         return NewTurns(now, put, drop)
 
 
-class TurnFollower:
+class TurnFollower(ReadModel):
     """Follows the transcript of a scope; safe for threads, and begun anew in a child of this process.
 
     Each line is checked against the chain. A turn that the ledger says is erased is gone, also where a crash came
@@ -318,26 +318,3 @@ def _head_before(record: Record, seq: int) -> Head:
 
 def _behind(head: Head, record: Record) -> _Place:
     return _Place(head, record.byte, record.byte + len(record.line) + 1)
-
-
-class TurnFollowers:
-    """Followers by scope, one for all readers, kept while any reader holds it."""
-
-    def __init__(self, store: EventStore) -> None:
-        self._store = store
-        self._all: weakref.WeakValueDictionary[Scope, TurnFollower] = weakref.WeakValueDictionary()
-        self._mutex = ForkLock()
-
-    def __call__(self, scope: Scope) -> TurnFollower:
-        """Return the follower of a scope."""
-        with self._mutex:
-            follower = self._all.get(scope)
-            if follower is None:
-                follower = self._all[scope] = TurnFollower(self._store, scope)
-            return follower
-
-    def purge(self, scope: Scope) -> None:
-        """Let go of a scope's turns."""
-        follower = self._all.get(scope)
-        if follower is not None:
-            follower.start_over()

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import msgspec
 
-from backstory.ledger.concurrency.forks import ForkLock, register
-from backstory.ledger.concurrency.recent import Recent
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.store import EventStore
-from backstory.projections.turns.follower import Gone, NewTurns, Seen, TurnFollower, TurnFollowers
+from backstory.projections.read_model import ReadModel
+from backstory.projections.turns.follower import Gone, NewTurns, Seen, TurnFollower
 from backstory.projections.turns.rows import Row, TurnView, Words
 from backstory.projections.turns.turn_index import TurnIndex
-
-_RECENT = 8
 
 
 class TurnFilter(msgspec.Struct, frozen=True):
@@ -153,7 +150,7 @@ class _TurnIndexes:
         return sorted(rows, key=lambda row: row.serial)
 
 
-class TurnLog:
+class TurnLog(ReadModel):
     """A scope's turns that stand, in memory; safe for threads, and begun anew in a child of this process.
 
     With a `follower` they are those that it follows, else those of a follower of its own.
@@ -167,8 +164,6 @@ class TurnLog:
     def renew(self) -> None:
         """Begin anew in a child of this process."""
         self._mutex = threading.Lock()
-        self.adding = threading.Lock()
-        """For a caller that looks whether something is there and then adds it."""
         self._indexes = _TurnIndexes()
 
     def start_over(self) -> None:
@@ -203,31 +198,3 @@ class TurnLog:
             self._indexes = _TurnIndexes()
             raise
         return indexes
-
-
-class TurnLogs:
-    """Turn logs by scope, each kept while it is in use, and a few for longer."""
-
-    def __init__(self, store: EventStore, followers: TurnFollowers | None = None) -> None:
-        self._store = store
-        self._followers = followers or TurnFollowers(store)
-        self._all: weakref.WeakValueDictionary[Scope, TurnLog] = weakref.WeakValueDictionary()
-        # A host asks for the same memory again and again, and holds none of them.
-        self._recent: Recent[Scope, TurnLog] = Recent(_RECENT)
-        self._mutex = ForkLock()
-
-    def __call__(self, scope: Scope) -> TurnLog:
-        """Return the turns of a scope."""
-        with self._mutex:
-            log = self._all.get(scope)
-            if log is None:
-                log = self._all[scope] = TurnLog(self._store, scope, self._followers(scope))
-            self._recent.put(scope, log)
-            return log
-
-    def purge(self, scope: Scope) -> None:
-        """Let go of a scope's turns."""
-        self._followers.purge(scope)
-        log = self._all.get(scope)
-        if log is not None:
-            log.start_over()

@@ -433,13 +433,13 @@ def test_closing_closes_the_connections_it_opened_and_no_others(tmp_path, monkey
 
 
 def test_a_scope_that_nobody_holds_any_more_is_let_go_of(tmp_path, monkeypatch):
-    monkeypatch.setattr("backstory.home._RECENT", 3)
+    monkeypatch.setattr("backstory.scope_state._RECENT", 3)
     with open_home(tmp_path) as bs:
         for number in range(20):
             bs.memory(f"user-{number}").record("t", exchange("tea"))
         held = bs.memory("held")
         gc.collect()
-        assert {scope.user for scope in bs._writers} == {"held", "user-18", "user-19"}
+        assert {state.scope.user for state in bs._services.states.living()} == {"held", "user-18", "user-19"}
         assert bs.memory("user-19")._services.own is bs.memory("user-19")._services.own
         for number in range(20):
             bs.memory(f"user-{number}")
@@ -448,7 +448,7 @@ def test_a_scope_that_nobody_holds_any_more_is_let_go_of(tmp_path, monkeypatch):
 
 
 def test_a_scope_whose_memory_json_is_not_written_yet_is_not_let_go_of(tmp_path, monkeypatch):
-    monkeypatch.setattr("backstory.home._RECENT", 1)
+    monkeypatch.setattr("backstory.scope_state._RECENT", 1)
     with open_home(tmp_path) as bs:
         bs._services.projector._work._delay = 3600
         for number in range(5):
@@ -463,7 +463,7 @@ def test_listing_scopes_keeps_none_of_them(tmp_path):
             bs.memory(f"user-{number}").add_fact("runs")
     with open_home(tmp_path) as bs:
         assert [(s.user, s.seq, s.facts) for s in bs.scopes()] == [(f"user-{number}", 2, 1) for number in range(5)]
-        assert len(bs._writers) == 0
+        assert bs._services.states.living() == []
 
 
 HEAVY = {

@@ -404,7 +404,7 @@ def test_no_read_waits_long_for_who_keeps_a_file_beside_the_logs(home: Path, loc
         expected = {name: read(before.memory("ada")) for name, read in READS.items()}
         naps = FakeClock()
         memory = bs.memory("ada")
-        bs._services.index(ADA)._file._clock = naps
+        bs._services.states(ADA).index._file._clock = naps
         bs._services.usage._locks._clock = naps
         with held(home / ADA.folder / lock):
             for name, read in READS.items():
@@ -419,11 +419,11 @@ def test_who_waits_to_delete_the_index_keeps_nobody_waiting(home: Path, monkeypa
         memory = bs.memory("ada")
         expected = memory.log()
         stuck = Stuck(bs, monkeypatch)
-        index = bs._services.index(ADA)
+        index = bs._services.states(ADA).index
         index._file._clock = naps = _Napping(stuck)
         lock = home / ADA.folder / "index.lock"
         with held(lock):
-            stuck.start(index.delete)
+            stuck.start(index.purge)
             assert returned(memory.log) == expected
         stuck.finish()
         assert not (home / ADA.folder / "index.sqlite").exists()

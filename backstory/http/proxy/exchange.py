@@ -13,7 +13,6 @@ from typing import Literal
 import msgspec
 
 from backstory import checks
-from backstory.assembly import scaffolding_of
 from backstory.home import Backstory
 from backstory.http.proxy.answers.answer import Answer
 from backstory.http.proxy.asked import Asked
@@ -22,6 +21,7 @@ from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.messages import Kept, Message
 from backstory.ledger.threads.told import HINT, SKIPPED, Place, Told, begin_of_question, unseen
+from backstory.lifecycle.assembly import scaffolding_of
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.projections.context import Context
 

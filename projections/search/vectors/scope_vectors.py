@@ -105,6 +105,11 @@ class Vectors:
         self._stamp: Stamp | None = None
         self._last = 0
 
+    @property
+    def are_there(self) -> bool:
+        """Whether there are any vectors, here or in the file."""
+        return bool(self._spaces) or self._file.path.exists()
+
     # Asking.
 
     def nearest(self, space: str, query: str, k: int, keep: Collection[str] | None = None) -> list[Scored]:

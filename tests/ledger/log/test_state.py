@@ -11,7 +11,7 @@ from fakes import FakeClock, ScriptedModel, exchange, open_home, reply
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import CorruptLogError, ModelRejectedError
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.state import ScopeState
+from backstory.ledger.log.state import FoldedState
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.memory import MemoryHandle
 from backstory.projections.index.index import ScopeIndex
@@ -30,7 +30,7 @@ def opened(home: Path, *script: object) -> MemoryHandle:
 
 def index(home: Path) -> None:
     """Give a home an index that stands on what is there now."""
-    ScopeIndex(JsonlStore(home), ADA, home / ADA.folder / "index.sqlite", small=1).catch_up()
+    ScopeIndex(JsonlStore(home), ADA, home / ADA.folder / "index.sqlite", small=1).follow()
 
 
 def told(memory: MemoryHandle) -> tuple[object, ...]:
@@ -130,7 +130,7 @@ def test_a_damaged_line_leaves_what_is_covered_as_it_was_before(home: Path, know
     one = opened(home, reply("Likes tea"))
     one.record("t", exchange("tea"))
     one.add_fact("walks")
-    view = ScopeState(JsonlStore(home), ADA)
+    view = FoldedState(JsonlStore(home), ADA)
     view.refresh_transcript()
     if known:
         view.refresh_ledger()
@@ -186,7 +186,7 @@ def test_a_line_that_was_cut_off_before_its_sync_is_no_exchanged_file(home: Path
     one.record("t", exchange("tea"))
     one.extract()
     store = HalfWritten(home)
-    view = ScopeState(store, ADA)
+    view = FoldedState(store, ADA)
     view.refresh_transcript()
     view.refresh_ledger()
     known = view.head, view.transcript.head
@@ -206,7 +206,7 @@ def test_what_is_written_after_the_head_was_settled_is_not_read_with_it(home: Pa
             one.record("t", exchange("coffee"))
             return head
 
-    view = ScopeState(Overtaken(home), ADA)
+    view = FoldedState(Overtaken(home), ADA)
     view.refresh_transcript()
     assert view.transcript.head.seq == 1
     view.refresh_transcript()

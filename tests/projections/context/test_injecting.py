@@ -192,18 +192,17 @@ def test_what_changes_is_in_the_next_block(tmp_path: Path, memory: MemoryHandle)
 def test_what_was_forgotten_is_not_kept_ready(home: Backstory, memory: MemoryHandle) -> None:
     memory.add_fact("User likes tea")
     memory.context("tea")
-    blocks = home._services.blocks
-    assert memory.scope in blocks._recent
+    blocks = memory._services.state.blocks
+    assert blocks._prepared is not None
     memory.forget(matching="tea")
-    assert memory.scope not in blocks._recent
+    assert blocks._prepared is None
 
 
 def test_few_scopes_are_kept_ready(home: Backstory) -> None:
     for number in range(40):
         home.memory(f"user{number}").add_fact("likes tea")
         assert home.memory(f"user{number}").context().facts
-    assert len(home._services.blocks._recent) == 32
-    assert len(home._services.blocks._used) == 32
+    assert sum("blocks" in vars(state) for state in home._services.states.living()) == 32
 
 
 def test_facts_used_are_warm_and_within_a_minute_only_once(tmp_path: Path) -> None:

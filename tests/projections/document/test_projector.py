@@ -46,7 +46,7 @@ class Index:
     def __init__(self) -> None:
         self.caught_up = 0
 
-    def catch_up(self) -> None:
+    def follow(self) -> None:
         self.caught_up += 1
 
 
@@ -352,13 +352,13 @@ def test_an_index_that_cannot_catch_up_is_told_again_at_the_end(bench: Bench, ca
     def refuse() -> None:
         raise StoreError("the index is locked")
 
-    working, bench.index.catch_up = bench.index.catch_up, refuse  # type: ignore[method-assign]
+    working, bench.index.follow = bench.index.follow, refuse  # type: ignore[method-assign]
     for _ in range(20):
         bench.add(os.urandom(2000).hex())
     bench.projector.flush(bench.writer)
     assert bench.exact()
     assert "the index is locked" in caplog.text
-    bench.index.catch_up = working  # type: ignore[method-assign]
+    bench.index.follow = working  # type: ignore[method-assign]
     bench.projector.close()
     assert bench.index.caught_up == 1
 

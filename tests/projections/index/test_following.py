@@ -32,10 +32,8 @@ from backstory.projections.turns import (
     Seen,
     TurnFilter,
     TurnFollower,
-    TurnFollowers,
     TurnIndex,
     TurnLog,
-    TurnLogs,
     TurnView,
 )
 
@@ -174,8 +172,8 @@ def test_a_home_follows_each_transcript_once(bs: Backstory, memory: MemoryHandle
     say(memory, "tea")
     assert memory.search("tea", within="turns")
     assert memory.turns.count() == 1
-    search = bs._services.searches.of(memory._services.own)
-    assert search._follower is memory._turn_log._follower
+    search = memory._services.state.search
+    assert search._follower is memory._services.state.turns._follower
 
 
 def test_who_has_not_looked_for_long_begins_anew(
@@ -639,7 +637,7 @@ def test_while_words_are_taken_out_nobody_holds_them(
     bs: Backstory, memory: MemoryHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(memory, "plain", "secret")
-    log, search = memory._turn_log, bs._services.searches.of(memory._services.own)
+    log, search = memory._services.state.turns, memory._services.state.search
     assert memory.turns.count() == len(memory.search("secret plain", within="turns")) == 2
     held: list[object] = []
     redact = JsonlStore.redact
@@ -697,21 +695,19 @@ def test_a_board_that_was_interrupted_is_made_anew(
 def test_a_search_that_is_closed_holds_no_words(bs: Backstory, memory: MemoryHandle) -> None:
     say(memory, "I like tea")
     assert memory.search("tea", within="turns")
-    search = bs._services.searches.of(memory._services.own)
+    search = memory._services.state.search
     search.close()
     assert not search._follower._held._turns
     assert memory.search("tea", within="turns")
 
 
-def test_of_each_scope_there_is_one_as_long_as_anybody_looks(tmp_path: Path) -> None:
-    store = JsonlStore(tmp_path)
-    followers = TurnFollowers(store)
-    logs = TurnLogs(store, followers)
+def test_of_each_scope_there_is_one_as_long_as_anybody_looks(bs: Backstory) -> None:
+    states = bs._services.states
     together, found = threading.Barrier(4), []
 
     def ask() -> None:
         together.wait(PATIENCE)
-        found.append(logs(ADA))
+        found.append(states(ADA).turns)
 
     workers = [threading.Thread(target=ask) for _ in range(4)]
     for worker in workers:
@@ -719,11 +715,7 @@ def test_of_each_scope_there_is_one_as_long_as_anybody_looks(tmp_path: Path) -> 
     for worker in workers:
         worker.join()
     assert len(set(map(id, found))) == 1
-    assert found[0]._follower is followers(ADA)
-    for number in range(20):
-        logs(Scope(f"u{number}"))
-    assert logs(ADA) is found[0]
-    assert len(followers._all) < 12
+    assert found[0]._follower is states(ADA)._follower is states(ADA).search._follower
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no fork")
@@ -733,8 +725,9 @@ def test_a_child_of_this_process_follows_although_somebody_was_reading(
 ) -> None:
     say(memory, "a")
     reader.look()
-    turns = bs._services.turns
-    with reader.follower._mutex, turns._mutex, turns._followers._mutex:
+    states = bs._services.states
+    state = states(ADA)
+    with reader.follower._mutex, states._mutex, state.making:
         child = os.fork()
         if child == 0:
             code = 1

@@ -358,7 +358,7 @@ def test_whatever_happened_the_index_says_what_the_logs_say(tmp_path_factory, se
             life.step(seed)
             match data.draw(st.integers(0, 7)):
                 case 0 | 1:
-                    indexes[seed % 2].catch_up()
+                    indexes[seed % 2].follow()
                 case 2:
                     file_of(home).unlink(missing_ok=True)
                 case 3:
@@ -381,16 +381,16 @@ def test_an_index_that_caught_up_by_and_by_is_the_one_that_is_built_at_once(tmp_
     for seed in range(60):
         life.step(seed)
         follow(life.home, tmp_path)
-        index.catch_up()
+        index.follow()
     by_and_by = contents(file_of(tmp_path))
     file_of(tmp_path).unlink()
-    index.catch_up()
+    index.follow()
     assert contents(file_of(tmp_path)) == by_and_by
 
 
 def test_checkpoints_lie_no_nearer_to_each_other_than_is_stated(tmp_path, tiny):
     Life(tmp_path).live(60)
-    index_of(tmp_path).catch_up()
+    index_of(tmp_path).follow()
     kept = [value for _, value in contents(file_of(tmp_path))[Table.CHECKPOINTS]]
     ends = [0, *(msgspec.msgpack.decode(value, type=Checkpoint).end for value in kept)]
     assert len(ends) > 3
@@ -406,7 +406,7 @@ def test_what_is_far_behind_catches_up_beside_the_file_and_takes_its_place_whole
     life = Life(tmp_path / "source").live(20)
     follow(life.home, tmp_path)
     index = index_of(tmp_path)
-    index.catch_up()
+    index.follow()
     life.live(80, seed=7)
     follow(life.home, tmp_path)
     saved = []
@@ -481,7 +481,7 @@ def test_tokens_are_counted_by_day_and_model(tmp_path, tiny):
     for day, model in calls:
         cause = Cause(kind="extraction", model=model, tokens_in=100, tokens_out=None if model == "a" else 7)
         append(tmp_path, cause, at=f"{day}T23:59:59.000000Z")
-        index.catch_up()
+        index.follow()
     days = [
         DayUsage("2026-03-01", "a", 1, 100, 0),
         DayUsage("2026-03-02", "a", 1, 100, 0),
@@ -510,7 +510,7 @@ class Counted(JsonlStore):
 
 def test_a_warm_index_is_opened_without_reading_a_line(tmp_path, tiny):
     Life(tmp_path).live(60)
-    index_of(tmp_path).catch_up()
+    index_of(tmp_path).follow()
     store = Counted(tmp_path)
     index = index_of(tmp_path, store)
     assert index.origin().memory == memory_at(JsonlStore(tmp_path), ADA, index.last())
@@ -555,7 +555,7 @@ def test_an_index_that_does_not_reach_a_moment_is_brought_there(tmp_path, tiny):
     life = Life(tmp_path).live(60)
     behind = tmp_path / "behind"
     shutil.copytree(tmp_path / ADA.folder, behind / ADA.folder)
-    index_of(behind).catch_up()
+    index_of(behind).follow()
     life.live(40, seed=1)
     follow(tmp_path, behind)
     ahead = index_of(tmp_path)
@@ -568,14 +568,14 @@ def test_an_index_of_what_was_only_said_differs_in_nothing(tmp_path, tiny):
     memory = Life(tmp_path).memory()
     for n in range(4):
         memory.record("t", exchange("rain", n))
-        index_of(tmp_path).catch_up()
+        index_of(tmp_path).follow()
         assert index_of(tmp_path).differs() == []
 
 
 def test_what_is_said_behind_a_clear_that_came_between_the_two_looks_is_not_cleared(tmp_path, tiny, monkeypatch):
     memory = Life(tmp_path).memory()
     memory.record("t", exchange("rain"))
-    index_of(tmp_path).catch_up()
+    index_of(tmp_path).follow()
     memory.record("t", exchange("wind"), mode="append")
     between = []
 
@@ -593,14 +593,14 @@ def test_what_is_said_behind_a_clear_that_came_between_the_two_looks_is_not_clea
     run = IndexBuilder.run
     with monkeypatch.context() as patch:
         patch.setattr(IndexBuilder, "run", lambda *args: between.append(True) or run(*args))
-        index_of(tmp_path, Between(tmp_path)).catch_up()
+        index_of(tmp_path, Between(tmp_path)).follow()
     assert (between, memory.status().seq) == ([], 2)
     index = index_of(tmp_path)
-    index.catch_up()
+    index.follow()
     assert index.differs() == []
     by_and_by = contents(file_of(tmp_path))
     file_of(tmp_path).unlink()
-    index.catch_up()
+    index.follow()
     assert contents(file_of(tmp_path)) == by_and_by
 
 
@@ -608,7 +608,7 @@ def test_a_narrow_question_reads_few_lines(tmp_path, tiny):
     life = Life(tmp_path)
     for n in range(150):
         life.learn(f"tea {n}")
-    index_of(tmp_path).catch_up()
+    index_of(tmp_path).follow()
     store = Counted(tmp_path)
     index = index_of(tmp_path, store)
     questions = [
@@ -635,7 +635,7 @@ def test_progress_is_told_up_to_the_whole(tmp_path, tiny):
     Life(tmp_path).live(40)
     told = []
     told_to = lambda *step: told.append(step)  # noqa: E731
-    ScopeIndex(JsonlStore(tmp_path), ADA, file_of(tmp_path), progress=told_to, small=1).catch_up()
+    ScopeIndex(JsonlStore(tmp_path), ADA, file_of(tmp_path), progress=told_to, small=1).follow()
     done, totals = [step[0] for step in told], {step[1] for step in told}
     assert done == sorted(done)
     assert len(done) > 3
@@ -652,7 +652,7 @@ def test_a_small_scope_has_no_file_and_is_answered_all_the_same(tmp_path):
     assert index.memory_at(3) == memory_at(JsonlStore(tmp_path), ADA, 3)
     life.memory(1).add_fact("Ada swims")
     assert index.memory() == memory_at(JsonlStore(tmp_path), ADA, index.last())
-    index.catch_up()
+    index.follow()
     assert not list(file_of(tmp_path).parent.glob("index*"))
 
 
@@ -702,7 +702,7 @@ def test_a_folder_that_cannot_be_written_is_read_all_the_same(tmp_path, tiny, mo
     assert index.memory_at(3) == memory_at(JsonlStore(tmp_path), ADA, 3)
     assert "Read-only file system" in caplog.text
     monkeypatch.setattr("backstory.projections.index.index_file.os.open", real)
-    index_of(tmp_path).catch_up()
+    index_of(tmp_path).follow()
     monkeypatch.setattr("backstory.projections.index.index_file.os.open", refuse)
     assert index_of(tmp_path).origin() is not None
 
@@ -725,7 +725,7 @@ def test_no_flipped_byte_in_the_file_makes_it_say_what_is_not_so(tmp_path, tiny)
     flips = sized(8, 250)
     life = Life(tmp_path).live(45)
     life.learn("tea")
-    index_of(tmp_path).catch_up()
+    index_of(tmp_path).follow()
     sound, known = file_of(tmp_path).read_bytes(), truth(tmp_path)
     chance = random.Random(3)  # noqa: S311 the same in every run
     told = 0
@@ -743,7 +743,7 @@ def test_verify_finds_an_entry_that_is_not_what_the_log_says(tmp_path, tiny, wha
     life = Life(tmp_path).live(40)
     life.learn("tea")
     index = index_of(tmp_path)
-    index.catch_up()
+    index.follow()
     assert index.differs() == []
     before = file_of(tmp_path).read_bytes()
     kv = ChecksummedKV(file_of(tmp_path))
@@ -758,7 +758,7 @@ def test_verify_finds_an_entry_that_is_not_what_the_log_says(tmp_path, tiny, wha
 
 def test_verify_finds_a_flipped_byte_in_a_leaf_and_mends_nothing(tmp_path, tiny):
     Life(tmp_path).live(40)
-    index_of(tmp_path).catch_up()
+    index_of(tmp_path).follow()
     data = file_of(tmp_path).read_bytes()
     with sqlite3.connect(file_of(tmp_path)) as db:
         leaves = [row[0] for row in db.execute("SELECT data FROM leaf WHERE length(data) > 40")]
@@ -776,7 +776,7 @@ def test_verify_finds_a_flipped_byte_in_a_leaf_and_mends_nothing(tmp_path, tiny)
 def test_verify_says_nothing_of_a_missing_index_or_one_of_another_version(tmp_path, tiny):
     Life(tmp_path).live(10)
     assert index_of(tmp_path).differs() == []
-    index_of(tmp_path).catch_up()
+    index_of(tmp_path).follow()
     rewrite_tip(file_of(tmp_path), version=VERSION + 1)
     assert index_of(tmp_path).differs() == []
 
@@ -810,7 +810,7 @@ def test_a_file_that_is_damaged_or_gone_is_built_anew(tmp_path, tiny, caplog, da
     life = Life(tmp_path).live(40)
     life.learn("tea")
     index, fresh = index_of(tmp_path), index_of(tmp_path)
-    index.catch_up()
+    index.follow()
     gone, known = damage(file_of(tmp_path)) is None and not file_of(tmp_path).exists(), truth(tmp_path)
     assert_right(fresh, tmp_path, known)
     assert ("is built anew" in caplog.text) != gone
@@ -823,7 +823,7 @@ def test_a_line_that_is_not_the_one_meant_is_never_told(tmp_path, tiny, caplog):
 
     Life(tmp_path).live(60)
     index = index_of(tmp_path)
-    index.catch_up()
+    index.follow()
     kv = ChecksummedKV(file_of(tmp_path))
     marks = list(kv.ascending(Table.LEDGER_MARKS))
     kv.write({Table.LEDGER_MARKS: {marks[2][0]: pack(Mark(0, EMPTY.hash))}})
@@ -836,7 +836,7 @@ def test_damage_to_the_log_behind_the_index_is_the_logs(tmp_path, tiny):
     life = Life(tmp_path).live(40)
     life.memory().add_fact("Ada swims")
     index = index_of(tmp_path)
-    index.catch_up()
+    index.follow()
     whole = log_of(tmp_path).read_bytes()
     place = whole.index(b"Ada ", len(whole) // 2)
     seq = whole.count(b"\n", 0, place) + 1
@@ -852,7 +852,7 @@ def test_damage_to_the_log_behind_the_index_is_the_logs(tmp_path, tiny):
 def test_a_log_that_was_stored_anew_is_read_anew(tmp_path, tiny, caplog):
     Life(tmp_path).live(40)
     index = index_of(tmp_path)
-    index.catch_up()
+    index.follow()
     shutil.copy(log_of(tmp_path), tmp_path / "copy")
     (tmp_path / "copy").replace(log_of(tmp_path))
     assert_right(index, tmp_path)
@@ -862,7 +862,7 @@ def test_a_log_that_was_stored_anew_is_read_anew(tmp_path, tiny, caplog):
 def test_a_log_whose_tail_was_cut_off_is_read_anew_and_that_is_said(tmp_path, tiny, caplog):
     Life(tmp_path).live(40)
     index = index_of(tmp_path)
-    index.catch_up()
+    index.follow()
     lines = log_of(tmp_path).read_bytes().splitlines(keepends=True)
     log_of(tmp_path).write_bytes(b"".join(lines[:-3]))
     assert index_of(tmp_path).last() == len(lines) - 3
@@ -873,10 +873,10 @@ def test_a_log_that_goes_on_from_another_past_is_read_anew(tmp_path, tiny, caplo
     life = Life(tmp_path / "a").live(20)
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     index = index_of(tmp_path / "a")
-    index.catch_up()
+    index.follow()
     for n in range(3):
         life.memory().add_fact(f"here {n}")
-    index.catch_up()
+    index.follow()
     other = Life(tmp_path / "b", clock=life.clock)
     for n in range(5):
         other.memory().add_fact(f"there {n}")
@@ -890,7 +890,7 @@ def test_a_log_that_goes_on_from_another_past_is_read_anew(tmp_path, tiny, caplo
 
 def test_a_scope_that_was_moved_into_anothers_place_is_not_believed(tmp_path, tiny):
     Life(tmp_path).live(20)
-    index_of(tmp_path).catch_up()
+    index_of(tmp_path).follow()
     (tmp_path / ADA.folder).rename(tmp_path / Scope("bob").folder)
     bob = ScopeIndex(JsonlStore(tmp_path), Scope("bob"), tmp_path / Scope("bob").folder / "index.sqlite")
     with pytest.raises(CorruptLogError, match="is the log of user ada, not of user bob"):
@@ -906,7 +906,7 @@ def test_a_redacted_log_is_read_anew_and_nothing_is_kept_before_the_erasure_is_c
         life.learn(f"rain {n}")
     follow(life.home, tmp_path)
     index, other = index_of(tmp_path), index_of(tmp_path)
-    index.catch_up()
+    index.follow()
     slots = [
         (c.seq, n) for c in index.commits_about("fact_27_0") for n, e in enumerate(c.events) if "secret" in repr(e)
     ]
@@ -930,7 +930,7 @@ def test_a_redacted_log_is_read_anew_and_nothing_is_kept_before_the_erasure_is_c
 def test_a_redaction_of_what_is_not_there_keeps_no_index_out_of_its_file(tmp_path, tiny):
     Life(tmp_path).live(20)
     index = index_of(tmp_path)
-    index.catch_up()
+    index.follow()
     redact(
         tmp_path,
         Redacted("another/ledger", 1, 0, "fact"),
@@ -967,24 +967,24 @@ def test_deleting_takes_away_the_file_and_all_that_was_left_beside_it(tmp_path, 
     Life(tmp_path).live(20)
     index, other = index_of(tmp_path), index_of(tmp_path)
     for one in (index, other):
-        one.catch_up()
+        one.follow()
     for left in ("-journal", ".new", ".new-journal"):
         file_of(tmp_path).with_name(f"index.sqlite{left}").write_bytes(b"secret")
-    index.delete()
+    index.purge()
     assert [path.name for path in file_of(tmp_path).parent.glob("index*")] == ["index.lock"]
     assert_right(other, tmp_path)
-    index.delete()
-    index.catch_up()
+    index.purge()
+    index.follow()
     assert_right(other, tmp_path)
     assert other._file._file.inode == file_of(tmp_path).stat().st_ino
-    index.delete()
-    index_of(tmp_path / "nowhere").delete()
+    index.purge()
+    index_of(tmp_path / "nowhere").purge()
     assert not (tmp_path / "nowhere").exists()
 
 
 def test_deleting_waits_for_those_who_have_it_in_use(tmp_path, tiny):
     Life(tmp_path).live(20)
-    index_of(tmp_path).catch_up()
+    index_of(tmp_path).follow()
     held = os.open(file_of(tmp_path).with_name("index.lock"), os.O_RDWR)
     fcntl.flock(held, fcntl.LOCK_SH)
     clock = FakeClock()
@@ -1001,7 +1001,7 @@ def test_deleting_waits_for_those_who_have_it_in_use(tmp_path, tiny):
 
 def test_the_file_is_for_its_owner_only(tmp_path, tiny):
     Life(tmp_path).live(20)
-    index_of(tmp_path).catch_up()
+    index_of(tmp_path).follow()
     modes = {path.name: path.stat().st_mode & 0o777 for path in file_of(tmp_path).parent.glob("index*")}
     assert modes == {"index.sqlite": 0o600, "index.lock": 0o600}
 
@@ -1039,12 +1039,12 @@ def test_several_processes_write_ask_and_delete_at_once(tmp_path, tiny):
 def test_a_forked_process_lets_the_parents_connection_alone(tmp_path, tiny):
     life = Life(tmp_path).live(20)
     index = index_of(tmp_path)
-    index.catch_up()
+    index.follow()
     last, opened = index.last(), index._file._file
 
     def child():
         life.memory().add_fact("from the child")
-        index.catch_up()
+        index.follow()
         os._exit(0 if index.last() == last + 1 and index._file._file is not opened else 1)
 
     process = multiprocessing.get_context("fork").Process(target=child)
@@ -1068,7 +1068,7 @@ def test_a_writer_killed_while_it_builds_leaves_nothing_believed(tmp_path, tiny)
             return save(name, **more)
 
         sqlite3.connect = dying
-        index_of(tmp_path).catch_up()
+        index_of(tmp_path).follow()
 
     process = multiprocessing.get_context("fork").Process(target=child)
     process.start()

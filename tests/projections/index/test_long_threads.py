@@ -26,7 +26,7 @@ from backstory.ledger.extraction.model import Prompt
 from backstory.ledger.learning.producer import Producer
 from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.snapshot import Origin, RecordedLines, ThreadSnapshot
-from backstory.ledger.log.state import ScopeState
+from backstory.ledger.log.state import FoldedState
 from backstory.ledger.log.store import Record
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Writer
@@ -45,13 +45,13 @@ def index_of(home: Path, store: JsonlStore | None = None) -> ScopeIndex:
     return ScopeIndex(store or JsonlStore(home), ADA, home / ADA.folder / "index.sqlite", small=1)
 
 
-def view_of(home: Path, index: ScopeIndex | None = None) -> ScopeState:
-    view = ScopeState(JsonlStore(home), ADA, index)
+def view_of(home: Path, index: ScopeIndex | None = None) -> FoldedState:
+    view = FoldedState(JsonlStore(home), ADA, index)
     refresh(view)
     return view
 
 
-def refresh(view: ScopeState) -> None:
+def refresh(view: FoldedState) -> None:
     view.refresh_ledger()
     view.refresh_transcript()
 
@@ -186,7 +186,7 @@ def told(thread: Thread | None, coverage: Coverage, now: FakeClock) -> dict[str,
     }
 
 
-def assert_alike(lazy: ScopeState, home: Path, clock: FakeClock, *, seed: int = 0) -> None:
+def assert_alike(lazy: FoldedState, home: Path, clock: FakeClock, *, seed: int = 0) -> None:
     """Ask both the same questions in any order: what was loaded before must not show."""
     whole = view_of(home)
     assert list(lazy.transcript.threads) == list(whole.transcript.threads)
@@ -213,7 +213,7 @@ def test_a_thread_that_an_index_opens_says_what_its_lines_say(tmp_path_factory, 
         life = Life(home)
         for seed in before:
             life.step(seed)
-        index_of(home).catch_up()
+        index_of(home).follow()
         begun = view_of(home, index_of(home))
         assert_alike(view_of(home, index_of(home)), home, life.clock)
         looked = data.draw(st.sets(st.sampled_from(THREADS)), label="loaded before the rest happens")
@@ -225,12 +225,12 @@ def test_a_thread_that_an_index_opens_says_what_its_lines_say(tmp_path_factory, 
         for seed in later:
             life.step(seed)
             if data.draw(st.booleans(), label="the index catches up"):
-                index_of(home).catch_up()
+                index_of(home).follow()
         refresh(begun)
         for view in (begun, view_of(home, index_of(home))):
             assert_alike(view, home, life.clock, seed=data.draw(st.integers(0, 99), label="order of the questions"))
         index = index_of(home)
-        index.catch_up()
+        index.follow()
         assert index.differs() == []
 
 
@@ -265,7 +265,7 @@ def long_thread(home: Path, turns: int, *, a_line: int = 2) -> None:
         head = commit.head
     store = JsonlStore(home)
     store.append_all(ADA.stream(TRANSCRIPT), lines, 0)
-    index_of(home).catch_up()
+    index_of(home).follow()
 
 
 def writer_of(home: Path, store: JsonlStore | None = None, clock: FakeClock | None = None) -> Writer:
@@ -310,9 +310,9 @@ def test_lines_that_lie_near_each_other_are_read_together(tmp_path):
         for thread in THREADS:
             words = "long words " * 10_000 if (n, thread) == (90, "u") else "words"
             writer.record(thread, said(f"{thread} {n} {words}"), mode="append")
-    index_of(tmp_path).catch_up()
+    index_of(tmp_path).follow()
     store = Counted(tmp_path)
-    state = ScopeState(store, ADA, index_of(tmp_path, store))
+    state = FoldedState(store, ADA, index_of(tmp_path, store))
     refresh(state)
     before = store.reads
     contents = [turn.content for turn in state.transcript.threads["t"].turns]
@@ -328,7 +328,7 @@ def test_what_was_cleared_and_learned_from_is_known_without_reading_it(tmp_path)
     for number in range(30):
         memory.record("t", exchange(f"tea {number}"), mode="append")
         memory.extract()
-    index_of(tmp_path).catch_up()
+    index_of(tmp_path).follow()
     assert lines_to_record(tmp_path) <= 80
 
 
@@ -341,9 +341,9 @@ def test_where_the_old_part_is_erased_only_the_end_is_read(tmp_path):
     memory.record("t", exchange("tea"), mode="append")
     memory._services.writer.expire(clock.now() - timedelta(seconds=600))
     assert len(memory.transcript("t")) == 2
-    index_of(tmp_path).catch_up()
+    index_of(tmp_path).follow()
     store = Counted(tmp_path)
-    view = ScopeState(store, ADA, index_of(tmp_path, store))
+    view = FoldedState(store, ADA, index_of(tmp_path, store))
     refresh(view)
     thread = view.transcript.threads["t"]
     assert next(thread.walk_back()).content == "tea it is."
@@ -426,7 +426,7 @@ def test_a_thread_of_which_ordinals_are_missing_is_opened_as_its_lines_say(tmp_p
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:left]))
     open_home(tmp_path).memory("ada").record("t", exchange("juice"), mode="append")
     index = index_of(tmp_path)
-    index.catch_up()
+    index.follow()
     assert [turn.n for turn in index.turns("t")] == [*range(1, 2 * left + 1), 5, 6]
     with small_blocks():
         assert_alike(view_of(tmp_path, index_of(tmp_path)), tmp_path, FakeClock())
@@ -507,7 +507,7 @@ def test_a_turn_that_was_restored_before_anything_covered_it_is_learned_from_onc
     writer_of(tmp_path).withdraw("t", {2})
     memory.restore("t", [2])
     memory.extract()
-    index_of(tmp_path).catch_up()
+    index_of(tmp_path).follow()
     view = view_of(tmp_path, index_of(tmp_path))
     assert view.coverage.pending(view.transcript.threads["t"]) == []
 
@@ -519,6 +519,6 @@ def test_what_a_host_replaced_is_not_told_apart_as_withdrawn_and_what_was_withdr
     )
     memory.record("t", [{"id": "q", "role": "user", "content": "Coffee?"}])
     writer_of(tmp_path).withdraw("t", {2})
-    index_of(tmp_path).catch_up()
+    index_of(tmp_path).follow()
     thread = view_of(tmp_path, index_of(tmp_path)).transcript.threads["t"]
     assert (set(thread.superseded), set(thread.withdrawn)) == ({1, 2}, {2})

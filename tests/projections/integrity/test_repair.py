@@ -250,10 +250,10 @@ class Index:
     def differs(self) -> list[str]:
         return [] if self.done else ["places of facts differ from the log"]
 
-    def delete(self) -> None:
+    def purge(self) -> None:
         self.done.append("deleted")
 
-    def catch_up(self) -> None:
+    def follow(self) -> None:
         self.done.append("built")
 
 

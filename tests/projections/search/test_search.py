@@ -248,7 +248,7 @@ def test_what_is_forgotten_is_found_by_nobody(home: Path, bs: Backstory, memory:
 def test_a_search_keeps_nothing_of_what_is_forgotten(bs: Backstory, memory: MemoryHandle) -> None:
     learn(memory, "t1", "Plays the violin")
     memory.search("violin")
-    search = bs._services.searches.of(memory._services.own)
+    search = memory._services.state.search
     before = search._kept
     memory.forget(matching="violin")
     assert search._kept is not before
@@ -302,7 +302,7 @@ def test_hits_are_spelled_as_the_contract_says(memory: MemoryHandle) -> None:
 
 def test_likeness_is_about_the_memory_it_is_given(bs: Backstory, memory: MemoryHandle) -> None:
     learn(memory, "t1", "Plays the violin", "Keeps bees")
-    search = bs._services.searches.of(memory._services.own)
+    search = memory._services.state.search
     before = memory._services.own.memory()
     violin, bees = before.facts
     alike = search.likeness(before, "Do you play the violin?")
@@ -316,7 +316,7 @@ def test_likeness_is_about_the_memory_it_is_given(bs: Backstory, memory: MemoryH
 
 def test_likeness_waits_for_nobody_who_searches(bs: Backstory, memory: MemoryHandle) -> None:
     learn(memory, "t1", "Plays the violin")
-    search, now = bs._services.searches.of(memory._services.own), memory._services.own.memory()
+    search, now = memory._services.state.search, memory._services.own.memory()
     found: list[object] = []
     with search._kept.locks["facts"], search._kept.locks["turns"]:
         asking = threading.Thread(target=lambda: found.append(search.likeness(now, "violin")))
@@ -329,14 +329,13 @@ def test_likeness_waits_for_nobody_who_searches(bs: Backstory, memory: MemoryHan
 
 
 def test_only_some_scopes_words_stay_in_memory(bs: Backstory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bs._services.searches._recent, "_most", 2)
-    searches = bs._services.searches
+    monkeypatch.setattr("backstory.scope_state._WARM", 2)
     for name in ("ada", "bob", "cleo"):
         bs.memory(name).add_fact(f"{name} likes tea")
         assert len(bs.memory(name).search("tea")) == 1
-    assert set(searches._recent) == {Scope("bob"), Scope("cleo")}
+    assert {state.scope.user for state in bs._services.states.living() if "search" in vars(state)} == {"bob", "cleo"}
     assert len(bs.memory("ada").search("tea")) == 1
-    assert searches.of(bs.memory("ada")._services.own) is searches.of(bs.memory("ada")._services.own)
+    assert bs.memory("ada")._services.state.search is bs.memory("ada")._services.state.search
 
 
 def test_threads_find_the_same_while_others_write(memory: MemoryHandle) -> None:
@@ -369,9 +368,9 @@ def test_a_forked_child_searches_although_a_thread_of_its_parent_was_searching(
 ) -> None:
     learn(memory, "t1", "Plays the violin")
     memory.search("violin")
-    search = bs._services.searches.of(memory._services.own)
+    search = memory._services.state.search
     locks = search._kept.locks
-    with locks["facts"], locks["turns"], bs._services.searches._mutex:
+    with locks["facts"], locks["turns"], bs._services.states._mutex:
         child = multiprocessing.get_context("fork").Process(target=_in_a_child, args=(memory,))
         child.start()
         child.join(20)

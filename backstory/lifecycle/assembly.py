@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import importlib
 import threading
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.writer import Listener, Salts
 from backstory.ledger.threads.due import Timing
 from backstory.operations.context import blocks_of
 from backstory.operations.services import HomeServices
@@ -27,10 +29,10 @@ from backstory.outbox.outbox import Outbox
 from backstory.projections.document.projector import DocumentProjector
 from backstory.projections.document.usage import UsageTracker
 from backstory.projections.index.builder import IndexProgress
-from backstory.projections.index.index import Indexes
-from backstory.projections.index.keyed_commits import KeyedCommits
+from backstory.projections.index.index import ScopeIndex
+from backstory.projections.search.query import Search
 from backstory.projections.search.services import SearchServices
-from backstory.projections.turns import TurnFollowers, TurnLogs
+from backstory.scope_state import ScopeState, ScopeStates
 
 if TYPE_CHECKING:
     from backstory.config.loading import Loaded
@@ -49,6 +51,8 @@ def assemble(
     model: ModelLike | None,
     background: bool,
     clock: Clock,
+    salts: Salts,
+    listeners: tuple[Listener, ...],
     observers: Sequence[Observer],
     actor: str | None,
     progress: IndexProgress | None,
@@ -59,7 +63,7 @@ def assemble(
         ConfigError: A model, an embedder or a witness cannot be made as configured.
     """
     from backstory.config.embedder_factory import as_embedder
-    from backstory.config.loading import chosen_model
+    from backstory.config.loading import chosen_model, policy_values
 
     settings = loaded.settings
 
@@ -108,15 +112,28 @@ def assemble(
         importlib.import_module("backstory.ledger.messages")
         producer.start()
     shared = shared_memories(settings, store)
-    index = Indexes(store, folder, progress=progress)
-    followers = TurnFollowers(store)
+
+    def state_of(scope: Scope) -> ScopeState | None:
+        # A thread of the background must not keep a home that nothing uses.
+        home = states_alive()
+        return None if home is None else home.get(scope)
+
+    def search_of(scope: Scope) -> Search | None:
+        state = state_of(scope)
+        return None if state is None else state.search
+
+    def index_of(scope: Scope) -> ScopeIndex:
+        state = state_of(scope)
+        path = document(scope).with_name("index.sqlite")
+        return ScopeIndex(store, scope, path, progress=progress) if state is None else state.index
+
     searches = SearchServices(
         document,
+        search_of,
         embedder,
         background=background,
         top_k=settings.search_top_k,
         min_similarity=settings.search_min_similarity,
-        followers=followers,
         embedded=EmbeddingFaults(faults),
     )
     witness = None
@@ -124,6 +141,34 @@ def assemble(
         from backstory.witness.witness import Witness
 
         witness = Witness(settings.witness, store, document, faults, clock)
+    projector = DocumentProjector(
+        store,
+        document,
+        lambda scope, moment: index_of(scope).memories_when(moment),
+        index=index_of,
+        share=None if shared is None else shared.keep,
+        lock_timeout=settings.file_lock_timeout_seconds,
+    )
+    usage = UsageTracker(document, clock)
+    blocks = blocks_of(settings, None if chosen is None else chosen.name)
+    states = ScopeStates(
+        store,
+        folder,
+        clock=clock,
+        salts=salts,
+        policy=policy_values(loaded),
+        listeners=(projector.note, *(() if witness is None else (witness.sender.note,)), *listeners),
+        watches=(projector.watch, *(() if witness is None else (witness.sender.watch,))),
+        blocks=blocks,
+        searches=searches,
+        projector=projector,
+        usage=usage,
+        faults=faults,
+        shared=shared,
+        shares_sections=settings.shared_summaries,
+        progress=progress,
+    )
+    states_alive = weakref.ref(states)
     return HomeServices(
         updater=updater,
         summarizer=summarizer,
@@ -138,22 +183,13 @@ def assemble(
         retention=retention,
         folder=folder,
         document=document,
-        projector=DocumentProjector(
-            store,
-            document,
-            lambda scope, moment: index(scope).memories_when(moment),
-            index=index,
-            share=None if shared is None else shared.keep,
-            lock_timeout=settings.file_lock_timeout_seconds,
-        ),
-        usage=UsageTracker(document, clock),
+        states=states,
+        projector=projector,
+        usage=usage,
         faults=faults,
         outbox=Outbox(faults),
-        blocks=blocks_of(settings, None if chosen is None else chosen.name),
-        index=index,
+        blocks=blocks,
         searches=searches,
-        turns=TurnLogs(store, followers),
-        keyed=KeyedCommits(),
         shared=shared,
         witness=witness,
         closed=threading.Event(),

@@ -1,0 +1,338 @@
+"""State of a memory in this process: its writer and its read models, in the one map of a home."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Generic, Self, TypeVar, overload
+
+from backstory.ledger.concurrency.forks import register
+from backstory.ledger.core.policy import PolicyValue
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.log.clock import Clock
+from backstory.ledger.log.store import EventStore, Repairable
+from backstory.ledger.log.writer import Listener, Salts, Writer
+from backstory.outbox.faults import Faults
+from backstory.projections.context import Blocks, ScopeBlocks
+from backstory.projections.document.projector import DocumentProjector
+from backstory.projections.document.usage import UsageTracker
+from backstory.projections.index.builder import IndexProgress
+from backstory.projections.index.index import ScopeIndex
+from backstory.projections.index.keyed_commits import KeyedCommits
+from backstory.projections.read_model import ReadModel
+from backstory.projections.search.query import Search
+from backstory.projections.search.services import SearchServices
+from backstory.projections.shared.memories import SharedMemories
+from backstory.projections.turns import TurnFollower, TurnLog
+
+_RECENT = 256
+"""How many memories stay known without a handle on them: a host asks for the same ones again and again."""
+
+_WARM = 32
+"""How many of those keep the turns, words and lines that were read of them."""
+
+_P = TypeVar("_P")
+
+
+class _Part(Generic[_P]):
+    """A part of a state that is made at its first use. If it is a `ReadModel`, every loop over them reaches it.
+
+    `warm`: it may be large, so few memories keep it.
+    """
+
+    def __init__(self, make: Callable[[ScopeState], _P], *, warm: bool = False) -> None:
+        self._make = make
+        self.warm = warm
+        self.__doc__ = make.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, state: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, state: ScopeState, owner: type) -> _P: ...
+    def __get__(self, state: ScopeState | None, owner: type) -> _P | Self:
+        # Once it is made Python finds it in the instance, and does not call this.
+        if state is None:
+            return self
+        with state.making:
+            if self._name not in state.__dict__:
+                state.__dict__[self._name] = self._make(state)
+            part: _P = state.__dict__[self._name]
+        if self.warm:
+            state.home.keep_warm(state)
+        return part
+
+
+def _warm(make: Callable[[ScopeState], _P]) -> _Part[_P]:
+    return _Part(make, warm=True)
+
+
+class ScopeState:
+    """What this process holds of a memory. Get it from the home's `ScopeStates`; safe for threads.
+
+    The writer refers to it, so it lives as long as anything uses the writer.
+    """
+
+    def __init__(self, home: ScopeStates, scope: Scope) -> None:
+        self.home = home
+        self.scope = scope
+        self.renew()
+        self.watched = False
+        """Whether background learning has looked at what is pending."""
+        self.caught_up = False
+        """Of a user: whether what agents shared before this process opened them is delivered."""
+        self._editions: tuple[str, str] | None = None
+
+    def renew(self) -> None:
+        """Replace the locks in a forked child."""
+        self.making = threading.RLock()
+        self.adding = threading.Lock()
+        """For a caller that looks whether a turn is there and then adds it."""
+
+    @_Part
+    def writer(self) -> Writer:
+        """The one writer of the memory in this process."""
+        return self.home.watched_writer(self)
+
+    @_Part
+    def index(self) -> ScopeIndex:
+        """Where in the logs what stands."""
+        home = self.home
+        return ScopeIndex(
+            home.store, self.scope, home.document(self.scope).with_name("index.sqlite"), progress=home.progress
+        )
+
+    @_Part
+    def keyed(self) -> KeyedCommits:
+        """The commits that were made under a key."""
+        return KeyedCommits(self.index)
+
+    @_warm
+    def search(self) -> Search:
+        """Facts and turns by words and by meaning."""
+        return self.home.searches.search(self.writer, self._follower)
+
+    @_warm
+    def turns(self) -> TurnLog:
+        """The turns that stand."""
+        return TurnLog(self.home.store, self.scope, self._follower)
+
+    @_warm
+    def _follower(self) -> TurnFollower:
+        return TurnFollower(self.home.store, self.scope)
+
+    @_warm
+    def blocks(self) -> ScopeBlocks:
+        """The context block."""
+        return ScopeBlocks(self.home.blocks)
+
+    # All read models.
+
+    def _models(self, *, made: bool) -> Iterator[ReadModel]:
+        for name, part in vars(ScopeState).items():
+            if isinstance(part, _Part) and (not made or name in self.__dict__):
+                model = getattr(self, name)
+                if isinstance(model, ReadModel):
+                    yield model
+
+    def purge(self) -> None:
+        """Drop and delete all read models, before content is erased or the logs are removed.
+
+        The caller holds the locks of both logs.
+
+        Raises:
+            StoreError: A file cannot be removed.
+            LockTimeoutError: Another process keeps it.
+        """
+        home, scope = self.home, self.scope
+        if home.shared is not None:
+            home.shared.erase(scope)
+        for model in self._models(made=False):
+            model.purge()
+        home.projector.purge(scope)
+        home.usage.purge(scope, self.writer)
+        home.faults.purge(scope)
+        for agent in home.living() if scope.agent is None else ():
+            if agent.scope.user == scope.user and "blocks" in agent.__dict__:
+                # An agent's block may hold its user's facts.
+                agent.blocks.start_over()
+
+    def start_over(self) -> None:
+        """Read the logs anew: others may have come in place of those that were read."""
+        self.caught_up = False
+        if "writer" in self.__dict__:
+            self.writer.start_over()
+        for model in self._models(made=True):
+            model.start_over()
+
+    def heed_repair(self) -> None:
+        """Start over if a repair, in this process or another, has put another log in the place of the known."""
+        store, writer = self.home.store, self.writer
+        if not isinstance(store, Repairable):
+            return
+        streams = (writer.ledger, writer.transcript_stream)
+        before, self._editions = self._editions, (store.edition(streams[0]), store.edition(streams[1]))
+        if before is not None and before != self._editions and any(map(store.was_repaired, streams, before)):
+            self.start_over()
+
+    def cool(self) -> None:
+        """Let go of what may be large; the next use makes it anew."""
+        with self.making:
+            for name, part in vars(ScopeState).items():
+                if isinstance(part, _Part) and part.warm:
+                    self.__dict__.pop(name, None)
+
+    def close(self) -> None:
+        """Close all read models."""
+        for model in self._models(made=True):
+            model.close()
+
+
+class ScopeStates:
+    """The states of a home's memories, one of each; safe for threads and forks.
+
+    A state stays while anything uses it, and for a while after.
+
+    Args:
+        store: The engine.
+        folder: The home's folder.
+        clock: The time of commits.
+        salts: The salts that commits carry.
+        policy: The policy values that configuration states.
+        listeners: Get each commit.
+        blocks: How context blocks are made.
+        searches: What searches share.
+        projector: Writes memory.json.
+        usage: Tracks which facts are used.
+        faults: Counts faults.
+        shared: The memories that processes share.
+        shares_sections: Whether agents write the sections of their user.
+        watches: Called with each new writer.
+        progress: Gets the progress while an index is built.
+    """
+
+    def __init__(
+        self,
+        store: EventStore,
+        folder: Path,
+        *,
+        clock: Clock,
+        salts: Salts,
+        policy: Mapping[str, PolicyValue],
+        listeners: Sequence[Listener],
+        blocks: Blocks,
+        searches: SearchServices,
+        projector: DocumentProjector,
+        usage: UsageTracker,
+        faults: Faults,
+        shared: SharedMemories | None,
+        shares_sections: bool,
+        watches: Sequence[Callable[[Writer], None]],
+        progress: IndexProgress | None,
+    ) -> None:
+        self.store = store
+        self.blocks = blocks
+        self.searches = searches
+        self.projector = projector
+        self.usage = usage
+        self.faults = faults
+        self.shared = shared
+        self.progress = progress
+        self._folder = folder
+        self._clock = clock
+        self._salts = salts
+        self._policy = policy
+        self._listeners = listeners
+        self._shares_sections = shares_sections
+        self._watches = watches
+        self._mutex = threading.Lock()
+        self._all: weakref.WeakValueDictionary[Scope, ScopeState] = weakref.WeakValueDictionary()
+        self._recent: OrderedDict[Scope, ScopeState] = OrderedDict()
+        self._warm: OrderedDict[Scope, ScopeState] = OrderedDict()
+        register(self)
+
+    def __call__(self, scope: Scope) -> ScopeState:
+        """Return the state of a memory, which counts as a use."""
+        with self._mutex:
+            state = self._all.get(scope)
+            if state is None:
+                state = self._all[scope] = ScopeState(self, scope)
+            self._recent[scope] = state
+            self._recent.move_to_end(scope)
+            if len(self._recent) > _RECENT:
+                self._recent.popitem(last=False)
+            if scope in self._warm:
+                self._warm.move_to_end(scope)
+            return state
+
+    def keep_warm(self, state: ScopeState) -> None:
+        """Note that a state holds what may be large; the one that was used least lately lets go of it."""
+        with self._mutex:
+            self._warm[state.scope] = state
+            self._warm.move_to_end(state.scope)
+            coldest = self._warm.popitem(last=False)[1] if len(self._warm) > _WARM else None
+        if coldest is not None:
+            coldest.cool()
+
+    def get(self, scope: Scope) -> ScopeState | None:
+        """Return the state of a memory if there is one."""
+        return self._all.get(scope)
+
+    def living(self) -> list[ScopeState]:
+        """Return all states."""
+        return list(self._all.values())
+
+    def writers(self) -> list[Writer]:
+        """Return the writers of the memories in use."""
+        return [state.writer for state in self.living() if "writer" in vars(state)]
+
+    def document(self, scope: Scope) -> Path:
+        """Return the path of a memory's memory.json."""
+        return self._folder / scope.folder / "memory.json"
+
+    def watched_writer(self, state: ScopeState) -> Writer:
+        """Make the writer of a state."""
+        users = None
+        if self._shares_sections and state.scope.agent is not None:
+            users = self(Scope(state.scope.user)).writer
+        writer = self._writer(state, self._listeners, users)
+        for watch in self._watches:
+            watch(writer)
+        return writer
+
+    def passing_writer(self, scope: Scope) -> Writer:
+        """Return a writer for one read; if none is in use it is one that nothing keeps."""
+        known = self.get(scope)
+        return known.writer if known is not None and "writer" in vars(known) else self._writer(ScopeState(self, scope))
+
+    def _writer(self, state: ScopeState, listeners: Sequence[Listener] = (), users: Writer | None = None) -> Writer:
+        scope = state.scope
+        return Writer(
+            self.store,
+            scope,
+            clock=self._clock,
+            salts=self._salts,
+            policy=self._policy,
+            listeners=listeners,
+            snapshots=state.index,
+            purge=lambda _: state.purge(),
+            heat=lambda: self.usage.of(scope),
+            users=users,
+            shared=self.shared,
+        )
+
+    def renew(self) -> None:
+        """Replace the locks in a forked child."""
+        self._mutex = threading.Lock()
+        for state in self.living():
+            state.renew()
+
+    def close(self) -> None:
+        """Close the read models of all memories."""
+        for state in self.living():
+            state.close()
