@@ -1,4 +1,4 @@
-"""Checks of a set-up and its memories, and their repair. Neither asks a model; of the network only Redis is asked."""
+"""Checks of a set-up and its memories, and their repair. Of the network only Redis is asked, and a model on request."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from backstory.config.settings import DEFAULT_MODEL, AgentReads, Settings
 from backstory.config.store_factory import open_store
 from backstory.copies import COPIES
 from backstory.home import Backstory
-from backstory.ledger.core.errors import BackstoryError, ConfigError, CorruptLogError
+from backstory.ledger.core.errors import BackstoryError, ConfigError, CorruptLogError, ModelError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.extraction.model import Prompt, public_address
+from backstory.ledger.extraction.openai import OpenAIModel
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.store import EventStore, KnowsRisks
 from backstory.ledger.log.store.jsonl import JsonlStore
@@ -49,6 +51,12 @@ _READS: Mapping[AgentReads, str] = {
     "fallback": "each reads its user's facts until it has a memory of its own, and then no more",
     "own": "each reads its own facts only",
 }
+_QUESTION = Prompt(
+    system="You answer with one JSON object and nothing else.",
+    user='Answer with exactly this: {"newFacts": []}',
+    digest="0" * 64,
+    schema={"type": "object", "properties": {"newFacts": {"type": "array", "items": {"type": "object"}}}},
+)
 _NAME_AND_PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
 
 
@@ -61,19 +69,20 @@ def doctor(
     clock: Clock | None = None,
     environ: Mapping[str, str] | None = None,
     differing: Differing | None = None,
+    ask: bool = False,
 ) -> tuple[Check, ...]:
     """Say of everything that was looked at whether it is in order, and how to mend what is not.
 
     It looks at the machine, the configuration, the home, and at the memories in it as far as 1,000 folders and 64 MiB
-    go; at the `scope` named in any case. `differing` asks another index than the one beside memory.json. Nothing that
-    is wrong keeps it from going on.
+    go; at the `scope` named in any case. `differing` asks another index than the one beside memory.json; with `ask` the
+    model is asked one short question. Nothing that is wrong keeps it from going on.
     """
     env = os.environ if environ is None else environ
     clock = clock or SystemClock()
     checks = [_python()]
     loaded, check = _configuration(home, config, store, env)
     checks.append(check)
-    checks += [_model(loaded, env)] if loaded is not None else []
+    checks += [_model(loaded, env, ask=ask)] if loaded is not None else []
     checks.append(_extras())
     checks += [_redis(loaded.settings)] if loaded is not None and loaded.settings.redis_url else []
     try:
@@ -273,8 +282,8 @@ def _seal(store: EventStore) -> Iterator[Check]:
             yield Check("seal", False, str(seal.refusal(str(store))))
 
 
-def _model(loaded: Loaded, environ: Mapping[str, str]) -> Check:
-    """Say what would be asked; nothing is."""
+def _model(loaded: Loaded, environ: Mapping[str, str], *, ask: bool) -> Check:
+    """Say what would be asked, and ask it if that is wanted; to have no model is a choice."""
     if loaded.no_model is not None:
         return Check("model", False, loaded.no_model)
     if loaded.foreign is not None:
@@ -285,11 +294,23 @@ def _model(loaded: Loaded, environ: Mapping[str, str]) -> Check:
     address = stated.base_url or environ.get("OPENAI_BASE_URL")
     if not (stated.api_key or environ.get("OPENAI_API_KEY") or address):
         none = "none: what is said is kept and not learned from; set OPENAI_API_KEY or OPENAI_BASE_URL"
-        return Check("model", False, f"{none}, or use `extract --replies`")
+        return Check("model", not ask, f"{none}, or use `extract --replies`")
     if importlib.util.find_spec("openai") is None:
         return Check("model", False, f"{name}: the package openai is missing; install backstory again")
+    if address and public_address(address) is None:
+        return Check("model", False, f"{name}: its base URL is no http or https address; it begins with http://")
     shown = _NAME_AND_PASSWORD.sub("…@", address) if address else "its maker's own address"
-    return Check("model", True, f"{name} at {shown} would be asked; it was not tried")
+    if not ask:
+        return Check("model", True, f"{name} at {shown} would be asked; `doctor --model` asks it")
+    model = OpenAIModel(name, api_key=stated.api_key or environ.get("OPENAI_API_KEY"), base_url=address)
+    with closing(model):
+        try:
+            answer = model.ask(_QUESTION)
+        except ModelError as error:
+            return Check("model", False, str(error))
+    if "newFacts" not in answer.text:
+        return Check("model", False, f"{name} at {shown} answered without the JSON it was asked for: a larger one may")
+    return Check("model", True, f"{name} at {shown} answers, as {answer.model}")
 
 
 def _extras() -> Check:

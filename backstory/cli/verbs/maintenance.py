@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from backstory.projections.integrity.remedies import Check
 
 
-def doctor(ctx: typer.Context) -> None:
+def doctor(
+    ctx: typer.Context,
+    model: Annotated[bool, typer.Option("--model", help="Ask the model one short question, too.")] = False,
+) -> None:
     """Check the set-up and show how to fix each problem. Exit 1 if there is one.
 
-    Without --user and --agent it checks the whole home, up to 64 MiB of logs.
+    Without --user and --agent it checks the whole home, up to 64 MiB of logs. A model is asked only with --model.
 
     Example: backstory --user ada doctor
     """
@@ -28,7 +31,7 @@ def doctor(ctx: typer.Context) -> None:
     session.check_home()
     named = session.user is not None or session.agent is not None
     scope = Scope.of(session.user, session.agent) if named else None
-    checks = examine(session.home, config=session.config, store=session.store, scope=scope)
+    checks = examine(session.home, config=session.config, store=session.store, scope=scope, ask=model)
     session.answer(checks, _table)
     if not all(check.ok for check in checks):
         raise typer.Exit(1)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from doubles.misbehaving import MisbehavingServer, Response, completion, json_response
 from fakes import FakeClock, ScriptedModel, exchange, open_home
 from small_home import LEDGER, SCOPE, TRANSCRIPT, USER, Home, redacted
 
@@ -171,10 +172,36 @@ def test_what_belongs_to_another(home: Home, monkeypatch: pytest.MonkeyPatch) ->
     assert wrong(examine(home.path)) == ["private"]
 
 
-def test_no_model_is_there_to_learn(home: Home) -> None:
+def test_to_have_no_model_is_wrong_only_where_it_is_to_be_asked(home: Home) -> None:
     checks = examine(home.path, environ={})
-    assert wrong(checks) == ["model"]
+    assert wrong(checks) == []
     assert "OPENAI_API_KEY" in hint(checks, "model")
+    assert wrong(examine(home.path, environ={}, ask=True)) == ["model"]
+
+
+def test_a_base_url_without_a_scheme_is_named_before_anything_is_asked(home: Home) -> None:
+    checks = examine(home.path, environ={"OPENAI_BASE_URL": "localhost:11434/v1"})
+    assert wrong(checks) == ["model"]
+    assert "begins with http://" in hint(checks, "model")
+
+
+@pytest.mark.parametrize(
+    ("response", "right", "said"),
+    [
+        (completion('{"newFacts": []}'), True, "answers"),
+        (completion("Certainly! Here you are."), False, "without the JSON"),
+        (json_response({"error": {"message": "model 'm-1' not found"}}, status=404), False, "not found"),
+    ],
+    ids=["json", "prose", "missing"],
+)
+def test_a_model_is_asked_when_that_is_wanted(home: Home, response: Response, right: bool, said: str) -> None:
+    with MisbehavingServer(response, repeat=True) as server:
+        environ = {"OPENAI_BASE_URL": server.base_url, "BACKSTORY_MODEL": "m-1"}
+        assert wrong(examine(home.path, environ=environ)) == []
+        assert server.requests == []
+        checks = examine(home.path, environ=environ, ask=True)
+    assert wrong(checks) == ([] if right else ["model"])
+    assert said in hint(checks, "model")
 
 
 def test_which_model_would_be_asked_is_said_without_its_password(home: Home) -> None:
