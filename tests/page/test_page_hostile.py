@@ -86,7 +86,9 @@ def look(window: Window, scope: dict[str, str], views: dict[str, dict[str, str]]
             found[f"{view} {scope} has markup of a text"] = page.locator("main").inner_html()[:2000]
 
 
-@pytest.mark.parametrize("size", [(1280, 800), (360, 740)], ids=["wide", "narrow"])
+@pytest.mark.parametrize(
+    "size", [pytest.param((1280, 800), marks=pytest.mark.torture), (360, 740)], ids=["wide", "narrow"]
+)
 def test_hostile_names_and_texts_are_text(open_on: OpenOn, hostile: ThreadServer, size: tuple[int, int]) -> None:
     found: dict[str, object] = {}
     window = open_on(hostile, size=size)

@@ -6,12 +6,13 @@ import pytest
 from browsing import ADDRESSES, OpenOn
 from npm import installed
 from serving import ThreadServer
+from sizes import LONG
 
 LIMIT = 150_000
 """Bytes of scripts, as the server sends them, that a view may load."""
 
 
-@pytest.mark.parametrize("language", ["en-GB", "zh-CN"])
+@pytest.mark.parametrize("language", ["en-GB", pytest.param("zh-CN", marks=pytest.mark.torture)])
 def test_no_view_scrolls_sideways_on_a_phone(open_on: OpenOn, told_story: ThreadServer, language: str) -> None:
     window = open_on(told_story, size=(360, 740), language=language)
     found = {}
@@ -68,8 +69,9 @@ SCRIPTS = """() => performance.getEntriesByType("resource")
 def test_a_view_loads_few_scripts(open_on: OpenOn, told_story: ThreadServer) -> None:
     window = open_on(told_story)
     sizes: dict[str, int] = {}
+    views = ("graph", "compare", *(("memory", "timeline", "operations", "why a fact") if LONG else ()))
     with told_story.client({"Accept-Encoding": "gzip"}) as client:
-        for name in ("memory", "timeline", "graph", "compare", "operations", "why a fact"):
+        for name in views:
             page = window.go(ADDRESSES[name])
             # What an earlier view has loaded is not counted.
             page.reload()
