@@ -238,24 +238,29 @@ from fakes import ScriptedModel, reply
 from langchain.agents import create_agent
 from backstory.langchain import BackstoryMiddleware
 
-middleware = BackstoryMiddleware({home!r}, model=ScriptedModel(reply("Ada likes tea")), summary_min_turns=0)
+killed = os.fork() == 0
+home = {killed!r} if killed else {ended!r}
+middleware = BackstoryMiddleware(home, model=ScriptedModel(reply("Ada likes tea")), summary_min_turns=0)
 ask(create_agent(Scripted(), middleware=[middleware]), "I like tea")
-if {kill}:
+if killed:
     os._exit(9)
+assert os.waitstatus_to_exitcode(os.wait()[1]) == 9
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kill", [False, True])
-def test_a_process_that_ends_has_learned_and_one_that_is_killed_has_recorded(tmp_path, kill):
+def test_a_process_that_ends_has_learned_and_one_that_is_killed_has_recorded(tmp_path):
     here = Path(__file__).parent
-    script = ENDS.format(tests=str(here.parent), here=str(here), home=str(tmp_path), kill=kill)
-    ended = subprocess.run([sys.executable, "-c", script], check=False, timeout=60, capture_output=True, text=True)
-    assert (ended.returncode, ended.stderr) == (9 if kill else 0, "")
-    with Backstory.open(tmp_path) as bs:
-        assert said(bs) == ["user: I like tea", "assistant: echo: I like tea"]
-        assert [fact.content for fact in bs.memory("ada").facts()] == ([] if kill else ["Ada likes tea"])
-        assert [waiting.turns for waiting in bs.memory("ada").status().pending] == ([2] if kill else [])
+    script = ENDS.format(
+        tests=str(here.parent), here=str(here), killed=str(tmp_path / "killed"), ended=str(tmp_path / "ended")
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=False, timeout=60, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    for name, facts, pending in (("killed", [], [2]), ("ended", ["Ada likes tea"], [])):
+        with Backstory.open(tmp_path / name) as bs:
+            assert said(bs) == ["user: I like tea", "assistant: echo: I like tea"]
+            assert [fact.content for fact in bs.memory("ada").facts()] == facts
+            assert [waiting.turns for waiting in bs.memory("ada").status().pending] == pending
 
 
 def test_without_langchain_the_error_names_what_to_install(tmp_path):

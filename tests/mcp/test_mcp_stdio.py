@@ -124,7 +124,7 @@ def test_when_the_client_closes_the_input_all_is_on_disk_and_the_exit_is_0(tmp_p
     assert contents(tmp_path) == ["Ada lives in 東京"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.torture)])
 def test_a_signal_ends_it_as_cleanly_while_the_client_is_still_there(tmp_path, number):
     with Process(tmp_path) as server:
         server.ask("tools/call", name="memory_add", arguments={"content": "Ada lives in Oslo"})

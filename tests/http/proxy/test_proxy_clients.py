@@ -13,8 +13,15 @@ ROOT = Path(__file__).parents[3]
 TALK = [(f" What is number {n} good for, then?", f"\nNumber {n} is good for {n + 2} things.\n") for n in range(5)]
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize(
+    ("name", "style"),
+    [
+        # Each client and each style; all of them together are for `make torture`.
+        pytest.param(name, style, marks=() if n % len(STYLES) == m else pytest.mark.torture)
+        for n, name in enumerate(CLIENTS)
+        for m, style in enumerate(STYLES)
+    ],
+)
 def test_a_conversation_of_a_client_is_one_thread(proxy: Served, upstream: StandIn, name: str, style: str) -> None:
     for n, (question, answer) in enumerate(TALK):
         asks = CLIENTS[name](STYLES[style](TALK[:n]), question)
