@@ -34,11 +34,16 @@ class Stream:
         self._messages: asyncio.Queue[Any] = asyncio.Queue()
         self._ended = False
         self.gone = asyncio.Event()
+        self._asked = False
 
     async def send(self, message: Any) -> None:
         await self._messages.put(message)
 
     async def receive(self) -> Any:
+        if not self._asked:
+            # As a server does: the body comes first, also where there is none.
+            self._asked = True
+            return {"type": "http.request", "body": b"", "more_body": False}
         await self.gone.wait()
         return {"type": "http.disconnect"}
 
