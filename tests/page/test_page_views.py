@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from browsing import ADDRESSES, OpenOn
 from npm import installed
+from playwright.sync_api import expect
 from serving import ThreadServer
 from sizes import LONG
 
@@ -20,6 +21,21 @@ def test_no_view_scrolls_sideways_on_a_phone(open_on: OpenOn, told_story: Thread
         window.go(address)
         found[name] = window.too_wide()
     assert {name: wide for name, wide in found.items() if wide} == {}
+
+
+def test_a_view_that_breaks_says_so_and_comes_back(open_on: OpenOn, told_story: ThreadServer) -> None:
+    window = open_on(told_story)
+    page = window.go("#/memory?user=ada")
+    page.route("**/v1/timeline*", lambda route: route.fulfill(json={"buckets": None}))
+    window.allow("TypeError")
+    window.page.evaluate("location.hash = '#/timeline?user=ada'")
+    alert = page.get_by_role("alert")
+    expect(alert).to_be_visible()
+    expect(page.get_by_role("navigation")).to_be_visible()
+    page.unroute("**/v1/timeline*")
+    alert.get_by_role("button").click()
+    expect(alert).not_to_be_visible()
+    expect(page.get_by_role("heading", level=1)).to_have_text(window.say("app", "timeline"))
 
 
 AXE = """async () => {

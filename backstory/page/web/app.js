@@ -1,6 +1,6 @@
 // The page: its frame, the scope that is shown, and the view that the address names.
 import { isSignedIn, Problem, refused, signOut, get } from "./lib/api.js";
-import { html, render, useEffect, useMemo, useState } from "./lib/html.js";
+import { html, render, useEffect, useErrorBoundary, useMemo, useState } from "./lib/html.js";
 import { keepChoice, keptChoice } from "./lib/kept.js";
 import { useLive } from "./lib/live.js";
 import { useLoad } from "./lib/load.js";
@@ -125,13 +125,16 @@ function unreachable() {
   throw new Problem(0, "unreachable", "");
 }
 
-/** Loads the module of a view, then shows it. */
+/** Loads the module of a view, then shows it; where it fails, what went wrong, until the address changes or on request. */
 function View({ name, ...given }) {
   const t = useWords(words);
+  const [broken, mend] = useErrorBoundary();
   const { data: module, error, reload } = useLoad(() => VIEWS[name]().catch(unreachable), [name]);
   useEffect(() => {
     document.title = `${t(name)} · ${given.scope.user ?? t("shared")} · Backstory`;
   }, [name, given.scope.user, t]);
+  useEffect(mend, [given.params]);
+  if (broken) return html`<${Failure} error=${broken} retry=${mend} />`;
   if (error) return html`<${Failure} error=${error} retry=${reload} />`;
   return module ? html`<${module.View} ...${given} />` : html`<${Busy} />`;
 }
