@@ -1063,7 +1063,8 @@ class MemoryHandle:
             replace: Put it in place of the memory, not beside it.
 
         Returns:
-            The document as it is then, with the ids that were not kept and what was refused.
+            The document as it is then, with the ids that were not kept, what was refused, and the facts that were
+            removed here before and are back.
 
         Raises:
             InputError: It is no memory, or holds nothing of this scope.

@@ -11,6 +11,7 @@ from backstory.ledger.core.policy import Policy
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.erasure.requests import Sharing
 from backstory.projections.document.document import Document
+from backstory.projections.history.audit import Removed
 from backstory.projections.history.history import Revision, SectionChange
 from backstory.projections.turns.superseded import SupersededTurn
 from backstory.projections.what_if.reextract import UpdateCounts
@@ -83,30 +84,52 @@ class RefusedItem(msgspec.Struct, frozen=True):
     detail: str
 
 
+class ReturnedFact(msgspec.Struct, frozen=True):
+    """A fact that was removed here and that an import brought back under its id; `removed` is its last removal."""
+
+    id: str
+    content: str
+    removed: Removed
+
+
+def _came_back(fact: ReturnedFact) -> str:
+    removed = fact.removed
+    why = ", ".join(filter(None, (removed.reason, removed.note or removed.detail)))
+    by = f" by {removed.actor}" if removed.actor else ""
+    return f"{fact.id} is back: {fact.content} (removed in commit {removed.seq}{by}: {why})"
+
+
 class ImportedDocument(Document, frozen=True):
     """The document after an import, and what of the import is not in it as it was stated.
 
     `commit` records the import. `renamed` are the facts whose ids were not kept, and `refused` the items that are not
-    in memory because of it.
+    in memory because of it. `returned` are the facts that were removed here before.
     """
 
     commit: int = 0
     renamed: tuple[RenamedFact, ...] = ()
     refused: tuple[RefusedItem, ...] = ()
+    returned: tuple[ReturnedFact, ...] = ()
 
     @classmethod
     def of(
-        cls, document: Document, commit: int, renamed: tuple[RenamedFact, ...], refused: tuple[RefusedItem, ...]
+        cls,
+        document: Document,
+        commit: int,
+        renamed: tuple[RenamedFact, ...],
+        refused: tuple[RefusedItem, ...],
+        returned: tuple[ReturnedFact, ...],
     ) -> ImportedDocument:
         """Return a document with the result of its import."""
         d = document
-        return cls(d.version, d.last_updated, d.user, d.history, d.facts, commit, renamed, refused)
+        return cls(d.version, d.last_updated, d.user, d.history, d.facts, commit, renamed, refused, returned)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """One line for each fact whose id was not kept, then one for each refused item."""
+        """One line for each fact whose id was not kept, each refused item and each fact that came back."""
         renamed = (f"{fact.stated} is {fact.id} here: {fact.detail}" for fact in self.renamed)
-        return (*renamed, *(f"{item.place} was refused ({item.rule}): {item.detail}" for item in self.refused))
+        refused = (f"{item.place} was refused ({item.rule}): {item.detail}" for item in self.refused)
+        return (*renamed, *refused, *map(_came_back, self.returned))
 
     @property
     def document(self) -> Document:

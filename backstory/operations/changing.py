@@ -55,7 +55,7 @@ from backstory.ledger.learning.sharing import deliver
 from backstory.ledger.log.writer import Writer
 from backstory.operations.services import ScopeServices, known_policy, live_fact
 from backstory.projections.document.document import Document, document_of
-from backstory.projections.history.audit import last_content
+from backstory.projections.history.audit import Removed, last_state
 from backstory.projections.history.preview import (
     ClearedAgent,
     UndoResult,
@@ -65,7 +65,7 @@ from backstory.projections.history.preview import (
     rollback_command,
 )
 from backstory.projections.history.times import At
-from backstory.results import FactChange, ImportedDocument, PolicyResult, RefusedItem, RenamedFact
+from backstory.results import FactChange, ImportedDocument, PolicyResult, RefusedItem, RenamedFact, ReturnedFact
 
 _WITH_USER = "all_agents"
 """The action of an agent's clear that was a part of its user's."""
@@ -286,8 +286,8 @@ def import_document(
         sections = tuple(candidate for candidate in candidates if isinstance(candidate, NewSummary))
         candidates = tuple(candidate for candidate in candidates if not isinstance(candidate, NewSummary))
         events += _import_sections(services, services.users, sections, replace=replace)
-    gone = _gone(services, candidates)
-    command = ImportDocument(at="", candidates=candidates, replace=replace, insist=insist, gone=gone)
+    others, removed = _departed(services, candidates)
+    command = ImportDocument(at="", candidates=candidates, replace=replace, insist=insist, gone=others)
     commit = services.commit(command, services.cause("import", replace=replace, insist=insist))
     events += commit.events
     return ImportedDocument.of(
@@ -303,23 +303,39 @@ def import_document(
             for event in events
             if isinstance(event, CandidateRejected) and event.rule != "unchanged"
         ),
+        returned=tuple(
+            ReturnedFact(event.fact.id, event.fact.content, removed[event.fact.id])
+            for event in events
+            if isinstance(event, FactAdded) and event.fact.id in removed
+        ),
     )
 
 
-def _gone(services: ScopeServices, candidates: Iterable[Candidate]) -> tuple[str, ...]:
-    """Return the ids that the candidates state and that other facts had which are gone; a fact may come back."""
+def _departed(services: ScopeServices, candidates: Iterable[Candidate]) -> tuple[tuple[str, ...], dict[str, Removed]]:
+    """Return what is known of the stated ids that are not live.
+
+    Returns:
+        The ids that other facts had, and the removals of the facts that say the same as their candidates, by id: those
+        come back.
+    """
     memory = services.writer.memory()
+    others: list[str] = []
+    removed: dict[str, Removed] = {}
     if memory.seq == 0:
-        return ()
+        return (), removed
     logs, mode = services.logs(services.writer), memory.policy.dedup_key
-    found = []
     for candidate in candidates:
         if not isinstance(candidate, NewFact) or not candidate.id or candidate.id in memory.facts:
             continue
-        last = last_content(logs, candidate.id)
-        if last is not None and dedup_key(last, mode) != dedup_key(candidate.content, mode):
-            found.append(candidate.id)
-    return tuple(found)
+        last = last_state(logs, candidate.id, memory.seq)
+        if last is None:
+            continue
+        content, removal = last
+        if dedup_key(content, mode) != dedup_key(candidate.content, mode):
+            others.append(candidate.id)
+        elif removal is not None:
+            removed[candidate.id] = removal
+    return tuple(others), removed
 
 
 def _import_sections(

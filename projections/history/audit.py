@@ -246,21 +246,16 @@ def why(logs: Logs, fact_id: str) -> Why:
     )
 
 
-def last_content(logs: Logs, fact_id: str) -> str | None:
-    """Return what the fact with this id said last, "" if that was erased; None if no fact ever had the id."""
-    content: str | None = None
-    for commit in logs.commits_about(fact_id):
-        for event in concerns(commit, fact_id):
-            match event:
-                case FactAdded(fact=fact) | FactRemoved(fact=fact) | FactRevised(after=fact):
-                    content = fact.content
-                case Redacted():
-                    content = ""
-                case SectionEvent() | UpdateEvent() | SettingEvent() | Erased() | TurnEvent():
-                    pass
-                case _:
-                    assert_never(event)
-    return content
+def last_state(logs: Logs, fact_id: str, until: int) -> tuple[str, Removed | None] | None:
+    """Return what a fact said last, up to commit `until`, and its last removal; None if no fact had the id.
+
+    What it said is "" where it was erased.
+    """
+    story = _story(logs, fact_id, until)
+    if story.born is None:
+        return None
+    erased = story.removed is not None and story.removed.reason == "erased"
+    return ("" if erased or story.last is None else story.last.content), story.removed
 
 
 def _evidence_of(logs: Logs, story: _Story, until: int, seen: set[str]) -> tuple[tuple[Evidence, ...], bool]:

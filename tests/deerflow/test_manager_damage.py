@@ -211,7 +211,7 @@ def test_a_log_that_only_was_cut_short_is_still_refused_by_the_process_that_know
         manager.get_memory(user_id="ada")
 
 
-def test_too_long_a_fact_is_refused_and_what_an_import_refused_or_renamed_is_logged(
+def test_too_long_a_fact_is_refused_and_what_an_import_refused_renamed_or_brought_back_is_logged(
     host: Host, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager = host.manager()
@@ -225,6 +225,10 @@ def test_too_long_a_fact_is_refused_and_what_an_import_refused_or_renamed_is_log
         manager.import_memory({"user": {}, "history": {}, "facts": facts}, user_id="ada")
     assert contents(manager) == ["Rows"]
     assert "facts/1 was refused (too_long): the fact has 50,001 characters" in caplog.text
+    manager.delete_fact("fact_2_0", user_id="ada")
+    with caplog.at_level(logging.WARNING):
+        manager.import_memory({"user": {}, "history": {}, "facts": facts}, user_id="ada")
+    assert "fact_2_0 is back: Rows (removed in commit 4" in caplog.text
 
 
 @pytest.mark.parametrize("taken", ["repaired", "forgotten"])

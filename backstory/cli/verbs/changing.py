@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
     from backstory.home import Backstory
     from backstory.projections.document.document import Document
-    from backstory.results import PolicyResult
+    from backstory.results import ImportedDocument, PolicyResult
 
 _NOTES = 20
 """How many notes on an import are printed."""
@@ -180,11 +180,11 @@ def import_(
         imported = memory.import_document(given, replace=replace)
         entry = memory.log(limit=1)[0]
 
-    def show(page: Page, document: Document) -> None:
+    def show(page: Page, document: ImportedDocument) -> None:
         page.line(f"commit {entry.seq}: {entry.summary}")
         page.line(f"{counted(len(document.facts), 'fact')} in memory now")
 
-    session.answer(imported.document, show)
+    session.answer(imported, show)
     for note in imported.notes[:_NOTES]:
         session.note(note)
     if len(imported.notes) > _NOTES:

@@ -124,6 +124,29 @@ def test_a_fact_that_is_gone_comes_back_under_its_id_and_an_erased_one_does_not(
     assert (renamed.stated, renamed.id) == ("fact_2_0", "fact_6_0")
 
 
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_fact_that_was_removed_here_does_not_come_back_in_silence(
+    bs: Backstory, tmp_path: Path, *, replace: bool
+) -> None:
+    memory = bs.memory("ada")
+    memory.add_fact("Has a dog")
+    memory.add_fact("Has a cat")
+    before = memory.document()
+    memory.remove_fact("fact_2_0")
+    (back,) = memory.import_document(before, replace=replace).returned
+    assert (back.id, back.content) == ("fact_2_0", "Has a dog")
+    assert (back.removed.seq, back.removed.reason, back.removed.actor) == (4, "hand", "ada")
+    assert not memory.import_document(before, replace=replace).returned
+    memory.remove_fact("fact_2_0")
+    file = tmp_path / "memory.json"
+    file.write_bytes(msgspec.json.encode(before))
+    ways = ["--replace"] if replace else []
+    to = ["--home", str(tmp_path / "home"), "--user", "ada", "--json", "import", str(file), *ways]
+    result = CliRunner().invoke(app, to)
+    assert json.loads(result.stdout)["returned"][0]["removed"]["seq"] == memory.status().seq - 1
+    assert "backstory: fact_2_0 is back: Has a dog (removed in commit 7 by ada: hand)" in result.stderr.splitlines()
+
+
 def test_the_command_line_names_what_was_not_kept_on_standard_error(
     bs: Backstory, exported: dict[str, object], tmp_path: Path
 ) -> None:
@@ -132,7 +155,9 @@ def test_the_command_line_names_what_was_not_kept_on_standard_error(
     file.write_text(json.dumps({**exported, "facts": [*exported["facts"], {"content": ""}]}))  # type: ignore[misc]
     result = CliRunner().invoke(app, ["--home", str(tmp_path / "home"), "--user", "bob", "--json", "import", str(file)])
     assert result.exit_code == 0
-    assert json.loads(result.stdout) == json.loads(msgspec.json.encode(bs.memory("bob").document()))
+    told, document = json.loads(result.stdout), json.loads(msgspec.json.encode(bs.memory("bob").document()))
+    assert {key: told[key] for key in document} == document
+    assert [(fact["stated"], fact["id"]) for fact in told["renamed"]] == [("fact_2_0", "fact_3_0")]
     assert result.stderr.splitlines() == [
         "backstory: fact_2_0 is fact_3_0 here: its id was not kept: another fact in memory has it",
         "backstory: facts/3 was refused (empty): the fact has no text",

@@ -103,7 +103,7 @@ function ImportDialog({ file, facts, scope, onClose, onDone }) {
   <//>`;
 }
 
-function Imported({ result: { facts, commit, refused = [], renamed = [] }, scope }) {
+function Imported({ result: { facts, commit, refused = [], renamed = [], returned = [] }, scope }) {
   const t = useWords(words);
   return html`<div class="imported">
     <p>${t("imported", { n: facts.length })} ${commit > 0 && html`<a href=${href("timeline", { ...scope, at: commit })}>${t("update", { seq: commit })}</a>`}</p>
@@ -116,6 +116,11 @@ function Imported({ result: { facts, commit, refused = [], renamed = [] }, scope
     html`<p>${t("importRenamed", { n: renamed.length })}</p>
       <ul>
         ${renamed.map(({ stated, id, detail }) => html`<li key=${id}><bdi>${t("renamedTo", { stated, id, detail })}</bdi></li>`)}
+      </ul>`}
+    ${returned.length > 0 &&
+    html`<p>${t("importReturned", { n: returned.length })}</p>
+      <ul>
+        ${returned.map(({ id, content, removed }) => html`<li key=${id}><bdi>${content}</bdi> <a href=${href("timeline", { ...scope, at: removed.seq })}>${t("removedIn", { seq: removed.seq })}</a></li>`)}
       </ul>`}
   </div>`;
 }
