@@ -99,6 +99,7 @@ class Settings(BaseModel):
     fact_confidence_threshold: float = Field(default=0.7, ge=0, le=1)
     gate_enabled: bool = True
     dedup_key: Literal["visible", "normalized", "casefold", "exact"] = "visible"
+    said_again_share: float = Field(default=0.6, ge=0, le=1)
 
     fact_eviction_policy: Annotated[Literal["confidence", "hybrid"], BeforeValidator(_as_here)] = "confidence"
     eviction_confidence_weight: float = Field(default=0.65, ge=0, le=1)

@@ -38,6 +38,7 @@ from backstory.ledger.core.events import (
     SummaryUpdated,
     TurnEvent,
     TurnRange,
+    Unread,
     UpdateEvent,
 )
 from backstory.ledger.core.kinds import FailureReason, PolicySource
@@ -67,11 +68,21 @@ _AGAIN = "again"
 _LABELS = ("scope", "durability", "authority")
 
 
+def withheld(place: str) -> Unread:
+    """Return the candidate that stands for one whose text was erased: nothing of it is kept but its place."""
+    return Unread(place=place, text="", detail="")
+
+
 class _Command(msgspec.Struct, frozen=True, kw_only=True):
-    """`at` is the time of the command: ISO 8601, UTC, microseconds; `heat` is the recent use of facts, by id."""
+    """`at` is the time of the command: ISO 8601, UTC, microseconds; `heat` is the recent use of facts, by id.
+
+    `transcript` is the last commit of the transcript by then, where a person takes something away that a model might
+    add again; None in commits of earlier versions, which left no marks.
+    """
 
     at: str
     heat: dict[str, Access] = {}
+    transcript: int | None = None
 
 
 class Proposal(msgspec.Struct, frozen=True):
@@ -88,6 +99,7 @@ class Extract(_Command, frozen=True):
     `shown` are the ids of the facts it saw (None: all), `stale` of those it was asked to review (None: all that are
     due). `covered`: another update has covered the same turns. `users`: the sections shown were the user's, as of this
     commit of the user's memory, and new ones are the user's too. `users_erased`: an erasure there came after it.
+    `said_again` as in UpdateProposed.
     """
 
     thread: str
@@ -98,6 +110,7 @@ class Extract(_Command, frozen=True):
     covered: bool = False
     users: int | None = None
     users_erased: int | None = None
+    said_again: dict[str, float] = {}
 
 
 class FailUpdate(_Command, frozen=True):
@@ -114,18 +127,23 @@ class FailUpdate(_Command, frozen=True):
 
 
 class AddFact(_Command, frozen=True):
-    """Add a fact: by hand or, with `by_model`, by a model's tool in the conversation `thread`."""
+    """Add a fact: by hand or, with `by_model`, by a model's tool in the conversation `thread`.
+
+    `erased`: a text of the same dedup key was erased.
+    """
 
     fact: NewFact
     by_model: bool = False
     thread: str | None = None
+    erased: bool = False
 
 
 class EditFact(_Command, frozen=True):
-    """Change a fact: by hand or, with `by_model`, by a model's tool."""
+    """Change a fact: by hand or, with `by_model`, by a model's tool; `erased` as in AddFact."""
 
     edit: Edit
     by_model: bool = False
+    erased: bool = False
 
 
 class RemoveFact(_Command, frozen=True):

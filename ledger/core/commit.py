@@ -19,12 +19,14 @@ import msgspec
 import orjson
 
 from backstory.ledger.core.errors import CorruptLogError, StoreError
-from backstory.ledger.core.events import Access, Event, TurnRange
+from backstory.ledger.core.events import Access, Event, FactRemoved, FactRevised, Redacted, TurnRange
 from backstory.ledger.core.kinds import CauseAction, CauseKind
 from backstory.ledger.core.sanitize import Json
 
-FORMAT = 1
-"""The version that is written; `_UPCASTS` converts older ones."""
+FORMAT = 2
+"""The newest version; a line has the lowest one that says all of it, so older programs read what they understand."""
+_AS_THEY_ARE = (1, 2)
+"""The versions whose contents need no upcast."""
 
 _NO_HASH = "0" * 64
 
@@ -214,10 +216,23 @@ def sealed(draft: Draft, after: Head, salts: Callable[[], str]) -> tuple[bytes, 
             raise ValueError(f"a salt must have {_SALT_LENGTH} hex digits, got {len(key)}")
         keys.append(key)
         digests.append(_digest(key, content))
-    chained = _chain(FORMAT, seq, draft.at, after.hash, digests)
+    version = _needed_version(events)
+    chained = _chain(version, seq, draft.at, after.hash, digests)
     raw = list(map(msgspec.Raw, contents))
-    line = _encode(_Sealed(FORMAT, seq, draft.at, raw[0], raw[1:], keys, after.hash, chained))
+    line = _encode(_Sealed(version, seq, draft.at, raw[0], raw[1:], keys, after.hash, chained))
     return line, Commit(seq, draft.at, cause, events, after.hash, chained)
+
+
+def _needed_version(events: Iterable[Event]) -> int:
+    """Return the lowest version of which a reader understands what the events do to memory.
+
+    An older program ignores fields that it does not know, so what it must not miss needs a newer version.
+    """
+    # Version 2: a text that was taken away is marked.
+    marks = (
+        isinstance(event, FactRemoved | FactRevised | Redacted) and event.marked_after is not None for event in events
+    )
+    return 2 if any(marks) else 1
 
 
 def head_of(line: bytes) -> Head:
@@ -331,7 +346,7 @@ def decode(line: bytes) -> Commit:
 
 
 def _decode(sealed: _Sealed) -> Commit:
-    if sealed.v == FORMAT:
+    if sealed.v in _AS_THEY_ARE:
         cause, events = _decode_cause(sealed.cause), tuple(map(_decode_event, sealed.events))
     else:
         cause, events = _upcast(sealed)
@@ -348,6 +363,8 @@ def _upcast(sealed: _Sealed) -> tuple[Cause, tuple[Event, ...]]:
         "events": [orjson.loads(bytes(raw)) for raw in sealed.events],
     }
     for version in range(sealed.v, FORMAT):
+        if version in _AS_THEY_ARE:
+            continue
         if version not in _UPCASTS:
             raise msgspec.ValidationError(f"format {version} was never written")
         contents = _UPCASTS[version](contents)
@@ -361,7 +378,7 @@ def replay_line(line: bytes) -> tuple[int, str, str, Sequence[Event]]:
     """Return seq, time, kind of cause and events of a line, without checking its hash."""
     try:
         read = _decode_replayed(line)
-        if read.v == FORMAT:
+        if read.v in _AS_THEY_ARE:
             return read.seq, read.at, read.cause.kind, read.events
     except msgspec.ValidationError:
         pass  # Most likely an older version.

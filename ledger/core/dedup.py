@@ -47,6 +47,11 @@ def dedup_key(content: str, mode: str = "normalized") -> str:
     return collapsed.rstrip(_TRAILING) or collapsed
 
 
+def mark_key(content: str) -> str:
+    """Return the key under which a text is marked as taken away: of all spellings, whatever the policy's mode is."""
+    return dedup_key(content, "visible")
+
+
 def _visible(text: str) -> str:
     """Return a text without invisible characters; joiners stay where they change what is read."""
     seen = _UNSEEN.sub(lambda found: found[1] or "", text)

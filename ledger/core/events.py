@@ -231,7 +231,8 @@ class FactRemoved(FactEvent, frozen=True):
     """A fact left memory; the event holds the whole fact.
 
     `note`, `replacement` and `labels` are the model's reason, replacement index and labels. `detail` is what an evicted
-    fact was ranked by, or the id of the fact that a merged one went into.
+    fact was ranked by, or the id of the fact that a merged one went into. With `marked_after` a person took it away
+    when this was the transcript's last commit: a model adds its text again only after a later turn of the user.
     """
 
     fact: Fact
@@ -241,12 +242,14 @@ class FactRemoved(FactEvent, frozen=True):
     replacement: int | None = None
     detail: str | None = None
     labels: dict[str, str] = {}
+    marked_after: int | None = None
 
 
 class FactRevised(FactEvent, frozen=True):
     """A fact changed in place.
 
     `proposed` holds the fields of the candidate that cannot be derived from `before` and `after`.
+    `marked_after` is about the text before, as in FactRemoved.
     """
 
     before: Fact
@@ -254,6 +257,7 @@ class FactRevised(FactEvent, frozen=True):
     change: Revision
     place: str | None = None
     proposed: dict[str, str | int | float | bool | None] = {}
+    marked_after: int | None = None
 
 
 class SummaryUpdated(SectionEvent, frozen=True):
@@ -313,6 +317,8 @@ class UpdateProposed(UpdateEvent, frozen=True):
     `basis` is the seq of the memory it was shown; `shown` the ids of the facts it saw (None: all of the basis); `stale`
     the ids it was asked to review (None: all that are due); `digest` the sha256 of its raw text and `size` the length
     of that text in characters; `users` the commit of the user's memory whose sections it saw (None: the agent's own).
+    `said_again` holds, by the place of a candidate whose text a person took away, the highest share of its content
+    words in a turn of the user since. `digest` is empty where a candidate was refused as `erased`.
     """
 
     basis: int
@@ -321,6 +327,7 @@ class UpdateProposed(UpdateEvent, frozen=True):
     shown: tuple[str, ...] | None = None
     stale: tuple[str, ...] | None = None
     users: int | None = None
+    said_again: dict[str, float] = {}
 
 
 class CandidateRejected(UpdateEvent, frozen=True):
@@ -360,7 +367,8 @@ class Redacted(ErasureEvent, frozen=True):
     `what` is expired of a turn whose retention time has passed, a summary made from one and a failure that may quote
     one; no update in flight depends on these. Of a turn its thread, ordinal `n`, id, length in characters and the keyed
     digest of role and text are kept, so that it is recognised when it is sent again. The key is stored outside the log;
-    see docs/reference/log-format.md.
+    see docs/reference/log-format.md. Of a fact or a candidate `mark` is the keyed digest of its dedup key, and
+    `marked_after` is as in FactRemoved.
     """
 
     stream: str
@@ -374,6 +382,8 @@ class Redacted(ErasureEvent, frozen=True):
     turn: str | None = None
     size: int | None = None
     digest: str | None = None
+    mark: str | None = None
+    marked_after: int | None = None
 
 
 class Erased(ErasureEvent, frozen=True):

@@ -86,6 +86,8 @@ Rule: TypeAlias = Literal[
     "disabled",
     "basis",
     "covered",
+    "removed_by_hand",
+    "erased",
 ]
 """The rules that can refuse a candidate; `rules.decide.RULES` says what each means."""
 FailureReason: TypeAlias = Literal["unavailable", "rejected", "reply", "discarded", "basis", "covered"]

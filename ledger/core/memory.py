@@ -10,6 +10,7 @@ from typing import TypeAlias, assert_never
 
 import msgspec
 
+from backstory.ledger.core.dedup import mark_key
 from backstory.ledger.core.events import (
     DOCUMENT_SECTIONS,
     Erased,
@@ -35,6 +36,17 @@ from backstory.ledger.core.policy import Policy
 BARRIERS: tuple[Barrier, ...] = ("clear", "redaction", "revert", "rollback")
 
 
+MOST_MARKS = 1_000
+"""How many marks of each kind are kept, the newest."""
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """A text that a person took away in commit `seq`, when the transcript's last commit was `after`."""
+
+    seq: int
+    after: int
+
+
 class Memory(msgspec.Struct, frozen=True):
     """The memory of one scope after one commit; its dicts must not be changed.
 
@@ -44,7 +56,8 @@ class Memory(msgspec.Struct, frozen=True):
     in an imported document named before it was made (see `rules.fact_ids`). Where agents share their user's
     sections, `shared` is the last commit of an agent that shared one and `shared_before` the one before it, `moved`
     is whether the agent gave up its own, and `received` is the last commit that the user's memory received of each
-    agent.
+    agent. `marks` are the texts that a person took away, by `mark_key`, and `erased` those that were erased, by keyed
+    digest; both oldest first.
     """
 
     seq: int = 0
@@ -60,6 +73,8 @@ class Memory(msgspec.Struct, frozen=True):
     shared_before: int = 0
     moved: bool = False
     received: dict[str, int] = {}
+    marks: dict[str, Mark] = {}
+    erased: dict[str, Mark] = {}
 
     def section(self, name: str) -> Section:
         """Return the section of this name, or an empty one."""
@@ -114,6 +129,8 @@ class Fold:
         self.shared_before = memory.shared_before
         self.moved = memory.moved
         self.received = dict(memory.received)
+        self.marks = dict(memory.marks)
+        self.erased = dict(memory.erased)
 
     def apply(self, event: Event) -> bool:
         """Apply one event; return whether it changed the document."""
@@ -156,6 +173,8 @@ class Fold:
             self.shared_before,
             self.moved,
             dict(self.received),
+            dict(self.marks),
+            dict(self.erased),
         )
 
 
@@ -168,16 +187,35 @@ def evolve(memory: Memory, event: Event) -> Memory:
 
 def _added(fold: Fold, event: FactAdded) -> bool:
     fold.facts[event.fact.id] = event.fact
+    _lift(fold, event.fact)
     return True
 
 
 def _removed(fold: Fold, event: FactRemoved) -> bool:
+    if event.marked_after is not None:
+        _mark(fold.marks, mark_key(event.fact.content), Mark(fold.seq + 1, event.marked_after))
     return fold.facts.pop(event.fact.id, None) is not None
 
 
 def _revised(fold: Fold, event: FactRevised) -> bool:
     fold.facts[event.after.id] = event.after
+    if event.marked_after is not None:
+        _mark(fold.marks, mark_key(event.before.content), Mark(fold.seq + 1, event.marked_after))
+    _lift(fold, event.after)
     return True
+
+
+def _mark(marks: dict[str, Mark], key: str, mark: Mark) -> None:
+    marks.pop(key, None)
+    marks[key] = mark
+    while len(marks) > MOST_MARKS:
+        del marks[next(iter(marks))]
+
+
+def _lift(fold: Fold, fact: Fact) -> None:
+    # Most memories have no marks, and a replay calls this for every fact.
+    if fold.marks:
+        fold.marks.pop(mark_key(fact.content), None)
 
 
 def _summary(fold: Fold, event: SummaryUpdated) -> bool:
@@ -219,6 +257,8 @@ def _ids_reserved(fold: Fold, event: IdsReserved) -> bool:
 
 
 def _redacted(fold: Fold, event: Redacted) -> bool:
+    if event.mark is not None and event.marked_after is not None:
+        _mark(fold.erased, event.mark, Mark(fold.seq + 1, event.marked_after))
     if event.fact is not None:
         fold.facts.pop(event.fact, None)
     if event.section is not None:

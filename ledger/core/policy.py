@@ -29,7 +29,8 @@ class Policy(msgspec.Struct, frozen=True):
     half-lives (days). A model's fact needs a confidence of `fact_confidence_threshold` (0 to 1). `gate_enabled` refuses
     what a model does not label as a lasting statement about the user. `dedup_key` is the mode that finds duplicates. A
     fact is due for review after its own lifetime, or after `staleness_age_days`. Facts of a category are merged if it
-    has at least `consolidation_min_facts`. Lifetimes and extensions are in days.
+    has at least `consolidation_min_facts`. What a person took away comes back if a user's later turn has this share of
+    its content words, `said_again_share` (0 to 1; 0: always). Lifetimes and extensions are in days.
     """
 
     max_facts: int = 100
@@ -55,6 +56,7 @@ class Policy(msgspec.Struct, frozen=True):
     consolidation_min_facts: int = 8
     consolidation_max_groups_per_cycle: int = 3
     consolidation_max_sources: int = 8
+    said_again_share: float = 0.6
 
 
 POLICY_KEYS = tuple(Policy.__struct_fields__)
@@ -79,6 +81,7 @@ _REAL = {
     "eviction_access_half_life_days": (1, 3650),
     "eviction_correction_reserved_fraction": (0, 1),
     "staleness_max_lifetime_multiplier": (1, 100),
+    "said_again_share": (0, 1),
 }
 _CHOICES = {"fact_eviction_policy": EVICTIONS, "dedup_key": DEDUP_KEYS}
 _SWITCHES = ("gate_enabled", "staleness_review_enabled", "consolidation_enabled")

@@ -16,6 +16,16 @@ Seal: TypeAlias = Callable[[str, str], str]
 """Returns the digest of a role and a text, in hex."""
 
 
+MARKED = "fact"
+"""The role under which the keys of erased facts are sealed; no turn has it."""
+
+
+def mark_sealing(key: bytes) -> Callable[[str], str]:
+    """Return the function that gives the digest of a text's `mark_key`, by which the text is kept from coming back."""
+    seal = sealing(key)
+    return lambda text: seal(MARKED, text)
+
+
 def sealing(key: bytes) -> Seal:
     """Return the digest function of a key; texts that differ only in case, white space or Unicode form agree."""
 

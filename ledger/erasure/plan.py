@@ -42,7 +42,7 @@ from backstory.ledger.erasure.requests import (
 )
 from backstory.ledger.erasure.target import ErasureTarget, find_target, summary_in
 from backstory.ledger.erasure.transcript import EvidenceTurns, read_transcript, words_in_staying_turns
-from backstory.ledger.erasure.walk import LedgerWalk, SummarySources, walk_until_settled
+from backstory.ledger.erasure.walk import LedgerWalk, Marking, SummarySources, walk_until_settled
 
 
 def _restated(walk: LedgerWalk, target: ErasureTarget) -> tuple[LedgerEvent, ...]:
@@ -170,6 +170,7 @@ def plan_erasure(
     ledger_stream: str,
     transcript_stream: str,
     seal: Seal | None = None,
+    marking: Marking | None = None,
 ) -> Plan:
     """Plan an erasure in both streams.
 
@@ -181,6 +182,7 @@ def plan_erasure(
         ledger_stream: the name of the ledger.
         transcript_stream: the name of the transcript.
         seal: makes the keyed digests of erased turns; without it none are kept.
+        marking: makes the marks of erased facts and candidates; without it none are kept.
 
     Returns:
         The plan; content that is erased already is not part of it. For expired turns it may be empty.
@@ -194,7 +196,7 @@ def plan_erasure(
     target = find_target(request, memory, ledger)
     turns = read_transcript(target, transcript, transcript_stream, seal)
     target.turns = turns.erased()
-    walk = walk_until_settled(target, ledger, ledger_stream, words_in_staying_turns(target, transcript, turns))
+    walk = walk_until_settled(target, ledger, ledger_stream, words_in_staying_turns(target, transcript, turns), marking)
     if not walk.redacted and not turns.redacted:
         raise _nothing_found(request)
     redacted = sorted(walk.redacted, key=lambda event: (event.seq, event.index))

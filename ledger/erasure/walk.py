@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from typing import assert_never
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TypeAlias, assert_never
 
 import msgspec
 
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.content import Words, fact_of, fact_texts, fact_texts_in
+from backstory.ledger.core.dedup import mark_key
 from backstory.ledger.core.events import (
     CandidateRejected,
+    Consolidation,
+    Edit,
     ErasureEvent,
     Event,
     Fact,
     FactEvent,
     FactRemoved,
+    NewFact,
     Redacted,
     Section,
     SettingEvent,
@@ -53,6 +57,10 @@ def _content_of(event: Event) -> ErasedContent | None:
             return None
         case _:
             assert_never(event)
+
+
+Marking: TypeAlias = tuple[Callable[[str], str], int]
+"""Gives the digest of a text's `mark_key`; and the transcript's last commit."""
 
 
 class _RestatedSection(msgspec.Struct, frozen=True):
@@ -104,9 +112,12 @@ class SummarySources:
 class LedgerWalk:
     """One walk over the ledger, whose name is `stream`, with the target as known so far."""
 
-    def __init__(self, target: ErasureTarget, stream: str) -> None:
+    def __init__(self, target: ErasureTarget, stream: str, marking: Marking | None = None) -> None:
         self._target = target
         self._stream = stream
+        self._marking = marking
+        facts = target.memory.facts.values() if marking is not None else ()
+        self._staying = {mark_key(fact.content) for fact in facts if target.stays(fact.id)}
         self._birth_seqs = {root.seq for fact in target.memory.facts.values() for root in target.lineage.origins(fact)}
         self._emptied: dict[str, int] = {}
         self._unused = Words(target.words)
@@ -156,7 +167,8 @@ class LedgerWalk:
         fact = fact_of(event)
         if erased:
             fact_id = None if fact is None else fact.id
-            self.redacted.append(Redacted(self._stream, commit.seq, index, content, fact=fact_id, section=section))
+            redacted = Redacted(self._stream, commit.seq, index, content, fact=fact_id, section=section)
+            self.redacted.append(self._marked(redacted, event))
         if fact is not None:
             self.merged = self.merged or (erased and bool(fact.consolidated_from))
             self._take_fact(event, fact, erased=erased)
@@ -165,6 +177,14 @@ class LedgerWalk:
         if isinstance(event, SummaryShared):
             self._take_shared(commit, event, erased=erased)
         return erased
+
+    def _marked(self, redacted: Redacted, event: Event) -> Redacted:
+        """Add the mark that keeps a model from adding the text of an erased fact or candidate again."""
+        content = _content(event)
+        if self._marking is None or content is None or (key := mark_key(content)) in self._staying:
+            return redacted
+        seal, after = self._marking
+        return msgspec.structs.replace(redacted, mark=seal(key), marked_after=after)
 
     def _take_shared(self, commit: Commit, event: SummaryShared, *, erased: bool) -> None:
         if erased:
@@ -221,7 +241,21 @@ class LedgerWalk:
         return self._unused.all
 
 
-def walk_until_settled(target: ErasureTarget, ledger: Walk, stream: str, used: set[str]) -> LedgerWalk:
+def _content(event: Event) -> str | None:
+    """Return the text that an event gives a fact, or was to give it; None for any other event."""
+    match event:
+        case CandidateRejected(candidate=NewFact(content=content) | Consolidation(content=content)):
+            return content
+        case CandidateRejected(candidate=Edit(content=content)):
+            return content
+        case _:
+            fact = fact_of(event)
+            return None if fact is None else fact.content
+
+
+def walk_until_settled(
+    target: ErasureTarget, ledger: Walk, stream: str, used: set[str], marking: Marking | None = None
+) -> LedgerWalk:
     """Walk the ledger until a walk finds nothing new, and return that walk.
 
     Args:
@@ -229,9 +263,10 @@ def walk_until_settled(target: ErasureTarget, ledger: Walk, stream: str, used: s
         ledger: starts reading the ledger at each call.
         stream: the name of the ledger.
         used: the words of the target that occur in turns that stay.
+        marking: makes the marks of erased texts; without it none are kept.
     """
     while True:
-        walk = LedgerWalk(target, stream)
+        walk = LedgerWalk(target, stream, marking)
         for commit in ledger():
             walk.take(commit)
         if not target.extend(walk.facts, walk.runs, walk.unused() - used, walk.summaries):

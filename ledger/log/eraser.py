@@ -18,7 +18,7 @@ from backstory.ledger.core.errors import LockTimeoutError, StoreError, Unavailab
 from backstory.ledger.core.events import Redacted, TurnRange
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.erasure.digest import Seal, sealing
+from backstory.ledger.erasure.digest import MARKED, Seal, sealing
 from backstory.ledger.erasure.plan import plan_erasure
 from backstory.ledger.erasure.requests import (
     Erasure,
@@ -137,6 +137,7 @@ class Eraser:
             ledger_stream=ledger,
             transcript_stream=transcript,
             seal=seal,
+            marking=None if seal is None else (lambda key: seal(MARKED, key), self._state.transcript.head.seq),
         )
 
     def _heads(self) -> tuple[Head, Head]:

@@ -47,6 +47,7 @@ from backstory.ledger.erasure.requests import Erasure, Plan
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.eraser import Eraser, Purge
 from backstory.ledger.log.group_commit import PendingCommit
+from backstory.ledger.log.marked import Marked
 from backstory.ledger.log.pipeline import CommitPipeline, StreamQueue
 from backstory.ledger.log.reader import Reader, State
 from backstory.ledger.log.snapshot import SharedSnapshots, Snapshots
@@ -350,8 +351,13 @@ class Writer:
     def _queue_command(
         self, command: Command, cause: Cause, moment: str, log: str | None, expected: str | None
     ) -> PendingCommit:
-        if isinstance(command, Clear | Extract | Summarize) or cause.turns is not None or log is not None:
-            # The commit covers turns, so these have to be durable before it.
+        if (
+            isinstance(command, Clear | Extract | Summarize)
+            or _leaves_marks(command)
+            or cause.turns is not None
+            or log is not None
+        ):
+            # The commit names the head of the transcript, so that has to be durable before it.
             self._pipeline.settle(self._transcript_queue, self._ledger_queue)
         else:
             self._pipeline.catch_up(self._ledger_queue)
@@ -376,7 +382,7 @@ class Writer:
         heat = self._usage_for(memory, command)
         command = msgspec.structs.replace(command, at=at, heat=heat)
         cause = msgspec.structs.replace(cause, heat=heat)
-        covered = self._is_covered(cause)
+        covered, answered = self._is_covered(cause), cause.turns
         if isinstance(command, FailUpdate) and covered:
             # Another process has learned from these turns; none is covered twice.
             cause = msgspec.structs.replace(cause, turns=None)
@@ -386,13 +392,20 @@ class Writer:
             # After an erasure the turns are covered all the same: no model is asked about them again.
             if covered or (late is not None and late.by != "redaction"):
                 cause = msgspec.structs.replace(cause, turns=None)
+        thread = self._thread(cause.thread) if isinstance(command, Extract) and cause.thread is not None else None
+        command = Marked(memory, self._secret, thread, answered).completed(command)
         if isinstance(command, Summarize):
             command = self._completed_summary(command)
             if not is_done_with(memory, command):
                 cause = msgspec.structs.replace(cause, summarized=None, level=0)
-        if isinstance(command, Clear):
+        if _leaves_marks(command):
+            command = msgspec.structs.replace(command, transcript=self._state.transcript.head.seq)
+        if isinstance(command, Clear) or _leaves_marks(command):
             cause = msgspec.structs.replace(cause, transcript=self._state.transcript.head)
         return cause, at, decide(memory, command)
+
+    def _secret(self) -> bytes | None:
+        return self.store.key(self.transcript_stream, create=False)
 
     def _users_erased(self, command: Extract) -> int | None:
         """Return the commit of an erasure in the user's memory that came after the sections a model was shown."""
@@ -658,6 +671,15 @@ class Writer:
 
     def _complete_if_free(self, redacted: Sequence[Redacted], again: bool) -> bool:
         return self._eraser.complete_if_free(redacted, again=again)
+
+
+def _leaves_marks(command: Command) -> bool:
+    """Whether a person takes something away by a command, which a model must not add again by itself."""
+    match command:
+        case EditFact() | RemoveFact():
+            return not command.by_model
+        case _:
+            return isinstance(command, Revert | RollBack)
 
 
 def _may_rank(memory: Memory, command: Command) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from backstory.ledger.core.commands import AddFact, EditFact, RemoveFact
-from backstory.ledger.core.dedup import dedup_key
+from backstory.ledger.core.dedup import dedup_key, mark_key
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.events import (
     TOOL_SOURCE,
@@ -18,6 +18,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.rules.admission import Verdict, admit, admitted, newborn
+from backstory.ledger.rules.marks import erased_refusal, removed_by_hand
 from backstory.ledger.rules.ranking import Ranking
 from backstory.ledger.rules.screening import PROTECTED, screen_fact
 
@@ -25,7 +26,9 @@ from backstory.ledger.rules.screening import PROTECTED, screen_fact
 def add_fact(memory: Memory, command: AddFact) -> list[LedgerEvent]:
     """Add a fact, or refuse it as a duplicate or because memory is full; a model's also as all facts of a model."""
     candidate, by_model = command.fact, command.by_model
-    if by_model and (verdict := screen_fact(candidate.content, candidate.confidence, memory.policy)) is not None:
+    if by_model and command.erased:
+        return [erased_refusal(candidate.place)]
+    if by_model and (verdict := _screen(memory, candidate.content, candidate.confidence)) is not None:
         return [CandidateRejected(candidate, verdict.rule, verdict.detail)]
     fact = newborn(memory, candidate, command.at, (command.thread or TOOL_SOURCE) if by_model else "manual")
     fact = msgspec.structs.replace(fact, by_hand=not by_model)
@@ -35,9 +38,15 @@ def add_fact(memory: Memory, command: AddFact) -> list[LedgerEvent]:
     return admitted(admission, stated=False)
 
 
+def _screen(memory: Memory, content: str, confidence: float) -> Verdict | None:
+    return screen_fact(content, confidence, memory.policy) or removed_by_hand(memory, content)
+
+
 def edit_fact(memory: Memory, command: EditFact) -> list[LedgerEvent]:
     """Change a fact; from then on it counts as entered by hand, unless a model changed it."""
     edit = command.edit
+    if command.by_model and command.erased:
+        return [erased_refusal(edit.place)]
     before = memory.facts.get(edit.id)
     if before is None:
         return [CandidateRejected(edit, "unknown_fact", "no live fact has this id")]
@@ -62,11 +71,14 @@ def edit_fact(memory: Memory, command: EditFact) -> list[LedgerEvent]:
         for name in ("content", "category", "confidence")
         if (value := getattr(edit, name)) is not None and value == getattr(before, name)
     }
-    return [FactRevised(before, after, "edited", edit.place, unchanged)]
+    marked_after = (
+        None if command.by_model or mark_key(after.content) == mark_key(before.content) else command.transcript
+    )
+    return [FactRevised(before, after, "edited", edit.place, unchanged, marked_after)]
 
 
 def _screen_edit(memory: Memory, before: Fact, after: Fact) -> Verdict | None:
-    return PROTECTED if before.by_hand else screen_fact(after.content, after.confidence, memory.policy)
+    return PROTECTED if before.by_hand else _screen(memory, after.content, after.confidence)
 
 
 def remove_fact(memory: Memory, command: RemoveFact) -> list[LedgerEvent]:
@@ -78,7 +90,7 @@ def remove_fact(memory: Memory, command: RemoveFact) -> list[LedgerEvent]:
     if (fact := memory.facts.get(command.fact_id)) is None:
         raise NotFoundError(f"there is no live fact {command.fact_id}; `fact list` shows the live facts")
     if not command.by_model:
-        return [FactRemoved(fact, "hand")]
+        return [FactRemoved(fact, "hand", marked_after=command.transcript)]
     if fact.by_hand:
         return [CandidateRejected(Removal(place="facts/0", id=fact.id), PROTECTED.rule, PROTECTED.detail)]
     return [FactRemoved(fact, "model")]

@@ -79,6 +79,8 @@ RULES: Mapping[Rule, str] = MappingProxyType(
         "disabled": "the policy does not enable this kind of change",
         "basis": "a clear, forget, revert or rollback was committed after the model was asked",
         "covered": "another update covered the same turns first",
+        "removed_by_hand": "a person took it away, and the user has not said it again since",
+        "erased": "its text was erased, and the user has not said it again since; nothing of it is kept",
     }
 )
 """Every rule that can refuse a candidate, and what a refusal by it means."""

@@ -38,9 +38,8 @@ from backstory.ledger.core.policy import CATEGORIES
 from backstory.ledger.core.sanitize import MAX_NAME
 from backstory.ledger.rules.admission import Newcomer, Verdict, admit, admitted, newborn, refusals_of
 from backstory.ledger.rules.fact_ids import commit_named, given_id, is_reserved
-from backstory.ledger.rules.lengths import too_long
 from backstory.ledger.rules.ranking import Ranking
-from backstory.ledger.rules.screening import threshold_verdict
+from backstory.ledger.rules.screening import threshold_verdict, too_long
 
 GONE = "its id was not kept: another fact had it, which is gone"
 

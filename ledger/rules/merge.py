@@ -69,7 +69,13 @@ def merge_update(memory: Memory, command: Extract) -> list[LedgerEvent]:
     """Return the events of a model's answer: one that records the answer, then one for each candidate."""
     proposal = command.proposal
     proposed = UpdateProposed(
-        command.basis, proposal.digest, proposal.size, command.shown, command.stale, command.users
+        command.basis,
+        proposal.digest,
+        proposal.size,
+        command.shown,
+        command.stale,
+        command.users,
+        command.said_again,
     )
     if (late := too_late(memory, command)) is not None:
         if late.by == "redaction":

@@ -24,8 +24,9 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import Policy
+from backstory.ledger.core.sanitize import MAX_FACT, MAX_SUMMARY
 from backstory.ledger.rules.admission import Verdict
-from backstory.ledger.rules.lengths import too_long
+from backstory.ledger.rules.marks import ERASED, is_withheld, removed_by_hand
 from backstory.ledger.rules.ranking import Ranking
 from backstory.ledger.rules.review import fragmented, is_stale, stale_facts
 from backstory.ledger.text.uploads import is_upload_event, scrub_uploads
@@ -53,6 +54,31 @@ def merged_confidence(candidate: Consolidation, sources: Sequence[Fact]) -> floa
     """Return the confidence of a merged fact: the stated one, but at most the highest of its sources."""
     highest = max(fact.confidence for fact in sources)
     return highest if candidate.confidence is None else min(candidate.confidence, highest)
+
+
+def too_long(candidate: Candidate) -> Verdict | None:
+    """Return the refusal of a candidate with a text over its limit; None if it has none."""
+    for name, text, most in _limited_texts(candidate):
+        if text is not None and len(text) > most:
+            return Verdict("too_long", f"the {name} has {len(text):,} characters; at most {most:,} are remembered")
+    return None
+
+
+def _limited_texts(candidate: Candidate) -> Iterator[tuple[str, str | None, int]]:
+    match candidate:
+        case NewFact():
+            yield "fact", candidate.content, MAX_FACT
+            yield "sourceError", candidate.source_error, MAX_FACT
+        case NewSummary():
+            yield "section", candidate.summary, MAX_SUMMARY
+        case Consolidation():
+            yield "merged fact", candidate.content, MAX_FACT
+        case Removal() | Extension():
+            yield "reason", candidate.reason, MAX_FACT
+        case Reinforcement() | Edit() | Unread():
+            pass
+        case _:
+            assert_never(candidate)
 
 
 class _Screening:
@@ -101,9 +127,10 @@ class _Screening:
             return verdict
         match candidate:
             case Unread():
-                return Verdict("malformed", candidate.detail)
+                return ERASED if is_withheld(candidate) else Verdict("malformed", candidate.detail)
             case NewFact():
-                return screen_fact(candidate.content, candidate.confidence, self._policy)
+                verdict = screen_fact(candidate.content, candidate.confidence, self._policy)
+                return verdict or self._marked(candidate)
             case NewSummary():
                 return self._summary(candidate)
             case Removal() if candidate.place.startswith(_STALE):
@@ -118,6 +145,10 @@ class _Screening:
                 return Verdict("malformed", "a model cannot ask for this")
             case _:
                 assert_never(candidate)
+
+    def _marked(self, candidate: NewFact | Consolidation) -> Verdict | None:
+        share = self._command.said_again.get(candidate.place, 0.0)
+        return removed_by_hand(self._memory, candidate.content, share)
 
     def _summary(self, candidate: NewSummary) -> Verdict | None:
         if _has_no_words(candidate.summary):
@@ -188,7 +219,7 @@ class _Screening:
             dedup_key(candidate.content, self._policy.dedup_key)
         }:
             return Verdict("unchanged", "it says what its sources say")
-        return threshold_verdict(merged_confidence(candidate, facts), self._policy)
+        return threshold_verdict(merged_confidence(candidate, facts), self._policy) or self._marked(candidate)
 
     # Candidates against each other.
 

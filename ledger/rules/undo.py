@@ -12,7 +12,7 @@ from typing import assert_never
 import msgspec
 
 from backstory.ledger.core.commands import Revert, RollBack
-from backstory.ledger.core.dedup import dedup_key
+from backstory.ledger.core.dedup import dedup_key, mark_key
 from backstory.ledger.core.errors import ConflictError
 from backstory.ledger.core.events import (
     Erased,
@@ -158,7 +158,9 @@ class _RevertPlan:
             del self.facts[drop.fact.id]
         rules = {drop.fact.id: drop.rule for drop in dropped}
         self._drop_overlapping_summaries()
-        changes = _difference(self.current, self.facts, self.sections, "revert", rules)
+        changes = _difference(
+            self.current, self.facts, self.sections, "revert", rules, marked_after=self.command.transcript
+        )
         return Undo((*changes, *self.policy_events), tuple(self.superseded), tuple(self.conflicts))
 
     def _ranking(self) -> Ranking:
@@ -210,16 +212,22 @@ def _difference(
     sections: dict[str, Section],
     reason: RemovalReason,
     rules: Mapping[str, RemovalReason] | None = None,
+    *,
+    marked_after: int | None,
 ) -> list[LedgerEvent]:
     """Return the events that lead from the current memory to these facts and sections.
 
-    A removed fact has `reason`, or the rule that `rules` holds for its id.
+    A removed fact has `reason` and leaves a mark, or has the rule that `rules` holds for its id.
     """
     events: list[LedgerEvent] = [
-        FactRemoved(fact, (rules or {}).get(fact.id, reason)) for fact in current.facts.values() if fact.id not in facts
+        FactRemoved(fact, rules[fact.id])
+        if rules and fact.id in rules
+        else FactRemoved(fact, reason, marked_after=marked_after)
+        for fact in current.facts.values()
+        if fact.id not in facts
     ]
     events += [
-        FactRevised(now, facts[now.id], "restored")
+        _restored(now, facts[now.id], marked_after)
         for now in current.facts.values()
         if now.id in facts and facts[now.id] != now
     ]
@@ -229,6 +237,11 @@ def _difference(
         if before != after:
             events.append(SummaryUpdated(name, before, after))
     return events
+
+
+def _restored(now: Fact, then: Fact, marked_after: int | None) -> FactRevised:
+    same = mark_key(now.content) == mark_key(then.content)
+    return FactRevised(now, then, "restored", marked_after=None if same else marked_after)
 
 
 def _check_erasures(memory: Memory, command: Revert | RollBack) -> None:
@@ -293,4 +306,5 @@ def plan_rollback(memory: Memory, command: RollBack) -> Undo:
     notes = tuple(
         Note(drop.rule, f"today's policy does not let it back in: {drop.detail}", fact=drop.fact.id) for drop in dropped
     )
-    return Undo(tuple(_difference(memory, facts, dict(command.sections), "rollback")), notes)
+    changes = _difference(memory, facts, dict(command.sections), "rollback", marked_after=command.transcript)
+    return Undo(tuple(changes), notes)

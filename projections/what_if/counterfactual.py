@@ -72,7 +72,7 @@ class _History:
     def command(self, commit: Commit) -> Command | None:
         """Rebuild the command of a commit for this history; None where the recorded outcome applies."""
         command = self._command(commit)
-        return command and msgspec.structs.replace(command, heat=commit.cause.heat)
+        return command and _completed(command, commit)
 
     def _command(self, commit: Commit) -> Command | None:
         cause, at = commit.cause, commit.at
@@ -103,7 +103,12 @@ class _History:
 def command_of(commit: Commit) -> Command | None:
     """Rebuild the command of a commit from the commit alone; None where that takes its history, or is not recorded."""
     command = _command_alone(commit)
-    return command and msgspec.structs.replace(command, heat=commit.cause.heat)
+    return command and _completed(command, commit)
+
+
+def _completed(command: Command, commit: Commit) -> Command:
+    seen = commit.cause.transcript
+    return msgspec.structs.replace(command, heat=commit.cause.heat, transcript=None if seen is None else seen.seq)
 
 
 def _command_alone(commit: Commit) -> Command | None:
@@ -156,6 +161,7 @@ def _extraction(commit: Commit) -> Command | None:
         stale=proposed.stale,
         covered=covered,
         users=proposed.users,
+        said_again=proposed.said_again,
     )
 
 

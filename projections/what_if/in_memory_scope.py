@@ -12,11 +12,12 @@ from backstory.ledger.core.commands import Command, Extract
 from backstory.ledger.core.commit import EMPTY, Cause, Commit
 from backstory.ledger.core.events import LedgerEvent, Turn
 from backstory.ledger.core.memory import Fold, Memory
+from backstory.ledger.log.marked import Marked
 from backstory.ledger.log.reader import State
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.rules.decide import decide
 from backstory.ledger.threads.coverage import Coverage
-from backstory.ledger.threads.transcript import Transcript
+from backstory.ledger.threads.transcript import Thread, Transcript
 from backstory.projections.what_if.alignment import Alignment
 
 
@@ -53,7 +54,10 @@ class InMemoryScope(Writer):
         self._users = users
         self._fold = Fold(memory)
         self._coverage = Coverage()
-        self._transcript = _transcript_of(recorded.cause.thread or "", turns, citable)
+        name = recorded.cause.thread or ""
+        with writer.reader.state() as state:
+            known = state.transcript.threads.get(name) or Thread(name)
+            self._transcript = _transcript_of(known, turns, citable)
         self.outcomes: list[tuple[LedgerEvent, ...]] = []
         """The events of each commit."""
 
@@ -82,6 +86,9 @@ class InMemoryScope(Writer):
             proposal = msgspec.structs.replace(command.proposal, candidates=candidates)
             users = None if self._users is None else self._users.seq
             command = msgspec.structs.replace(command, proposal=proposal, users=users)
+            thread = self._transcript.threads[command.thread]
+            memory = self._fold.memory()
+            command = Marked(memory, self._secret, thread, cause.turns).completed(command)
         command = msgspec.structs.replace(command, at=moment, heat=self._recorded.cause.heat)
         events = decide(self._fold.memory(), command)
         for event in events:
@@ -92,15 +99,15 @@ class InMemoryScope(Writer):
         return commit
 
 
-def _transcript_of(name: str, turns: Sequence[Turn], citable: Sequence[Turn]) -> Transcript:
+def _transcript_of(known: Thread, turns: Sequence[Turn], citable: Sequence[Turn]) -> Transcript:
     """Return a transcript of the turns, and of the citable turns outside of their range."""
     inside = range(turns[0].n, turns[-1].n + 1)
     outside = [turn for turn in citable if turn.n not in inside]
     transcript = Transcript()
-    thread = transcript.threads.opened(name)
+    thread = transcript.threads.opened(known.name)
     by_number = {turn.n: turn for turn in (*turns, *outside)}
     for n in range(1, max(by_number) + 1):
         thread.turns.append(by_number.get(n))
-        thread.seqs.append(1)
+        thread.seqs.append(known.seqs[n - 1] if n <= len(known.seqs) else 1)
         thread.recorded_at.append(turns[-1].at)
     return transcript

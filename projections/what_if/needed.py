@@ -61,6 +61,7 @@ LIFTED_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "duplicate": ("dedup_key",),
         "unchanged": ("dedup_key",),
         "gate": ("gate_enabled",),
+        "removed_by_hand": ("said_again_share",),
         "removal_refused": ("gate_enabled",),
         "replacement_refused": ("fact_confidence_threshold", "max_facts", "gate_enabled", "dedup_key"),
         "disabled": ("staleness_review_enabled", "consolidation_enabled"),
@@ -285,6 +286,9 @@ def looser(key: str, memory: Memory, command: Command | None) -> Sequence[Policy
     match key:
         case "fact_confidence_threshold":
             return sorted({value for value in _confidences(memory, candidates) if value < now}, reverse=True)
+        case "said_again_share":
+            shares = command.said_again.values() if isinstance(command, Extract) else ()
+            return sorted({value for value in (*shares, 0.0) if value < now}, reverse=True)
         case "max_facts":
             return range(now + 1, min(high, len(memory.facts) + len(candidates)) + 1)
         case "dedup_key":

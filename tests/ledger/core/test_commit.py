@@ -38,6 +38,7 @@ from backstory.ledger.core.events import (
     Event,
     Fact,
     FactAdded,
+    FactRemoved,
     Turn,
     TurnRange,
     TurnRecorded,
@@ -90,7 +91,9 @@ def test_the_bytes_are_those_of_the_page(draft: Draft, after: Head) -> None:
     salts = CountingSalts()
     contents = [msgspec.json.encode(draft.cause), *map(msgspec.json.encode, draft.events)]
     keys = [salts() for _ in contents]
-    assert seal(draft, after, CountingSalts()) == by_hand(contents, after=after, at=draft.at, salts=keys)
+    marks = any(getattr(event, "marked_after", None) is not None for event in draft.events)
+    by_the_page = by_hand(contents, v=2 if marks else 1, after=after, at=draft.at, salts=keys)
+    assert seal(draft, after, CountingSalts()) == by_the_page
 
 
 def test_the_first_line_follows_sixty_four_zeros() -> None:
@@ -446,6 +449,14 @@ def test_a_newer_version_asks_for_a_newer_program(v: int) -> None:
         with pytest.raises(StoreError, match=f"format {v} .* newer backstory"):
             reader(line)
     assert inspect(line).intact
+
+
+def test_only_a_line_with_a_mark_asks_for_the_version_that_knows_marks() -> None:
+    versions = [
+        json.loads(sealed(event))["v"]
+        for event in (FactRemoved(FACT, "hand"), FactRemoved(FACT, "hand", marked_after=0), turn("a"))
+    ]
+    assert versions == [1, 2, 1]
 
 
 @given(events, causes)

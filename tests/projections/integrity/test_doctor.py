@@ -15,7 +15,7 @@ from doubles.misbehaving import MisbehavingServer, Response, completion, json_re
 from fakes import FakeClock, ScriptedModel, exchange, open_home
 from small_home import LEDGER, SCOPE, TRANSCRIPT, USER, Home, redacted
 
-from backstory.ledger.core.commit import head_of
+from backstory.ledger.core.commit import FORMAT, head_of
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.maintenance import doctor
@@ -376,7 +376,7 @@ def test_every_kind_of_problem_has_a_remedy() -> None:
 
 
 def test_a_newer_format_is_told_and_stops_nothing(home: Home) -> None:
-    newer = by_hand([b'{"kind":"policy"}', b'{"type":"FactDreamt"}'], v=2, after=head_of(home.ledger[-1]))
+    newer = by_hand([b'{"kind":"policy"}', b'{"type":"FactDreamt"}'], v=FORMAT + 1, after=head_of(home.ledger[-1]))
     home.put(LEDGER, [*home.ledger, newer])
     checks = examine(home.path)
     assert wrong(checks) == ["logs", "logs"]

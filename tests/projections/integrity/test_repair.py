@@ -13,7 +13,7 @@ import pytest
 from fakes import CountingSalts, FakeClock, open_home
 from small_home import LEDGER, SCOPE, TRANSCRIPT, USER, Home, redacted, resealed
 
-from backstory.ledger.core.commit import Cause, Head, head_of, inspect
+from backstory.ledger.core.commit import FORMAT, Cause, Head, head_of, inspect
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.ledger.core.events import PolicyChanged
 from backstory.ledger.core.policy import Policy
@@ -304,7 +304,7 @@ def test_a_file_that_belongs_elsewhere_is_left_where_it_is(home: Home, tmp_path:
 
 
 def test_a_newer_format_is_not_mended_away(home: Home) -> None:
-    newer = by_hand([b'{"kind":"policy"}', b'{"type":"FactDreamt"}'], v=2, after=head_of(home.ledger[-1]))
+    newer = by_hand([b'{"kind":"policy"}', b'{"type":"FactDreamt"}'], v=FORMAT + 1, after=head_of(home.ledger[-1]))
     home.put(LEDGER, [*home.ledger, newer])
     with pytest.raises(StoreError, match="newer backstory"):
         mend(home)

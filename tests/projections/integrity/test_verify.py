@@ -13,7 +13,7 @@ import pytest
 from fakes import CountingSalts, FakeClock, open_home
 from small_home import LEDGER, SCOPE, TRANSCRIPT, USER, Home, answer, redacted, resealed, said
 
-from backstory.ledger.core.commit import Cause, Draft, head_of, inspect, seal
+from backstory.ledger.core.commit import FORMAT, Cause, Draft, head_of, inspect, seal
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.events import PolicyChanged, Redacted, TurnRange
 from backstory.ledger.core.policy import Policy
@@ -609,7 +609,7 @@ def test_a_log_laid_in_another_users_place_is_told(home: Home, tmp_path: Path, s
 
 
 def test_a_newer_format_is_not_called_damage(home: Home) -> None:
-    newer = by_hand([b'{"kind":"policy"}', b'{"type":"FactDreamt"}'], v=2, after=head_of(home.ledger[-1]))
+    newer = by_hand([b'{"kind":"policy"}', b'{"type":"FactDreamt"}'], v=FORMAT + 1, after=head_of(home.ledger[-1]))
     home.put(LEDGER, [*home.ledger, newer])
     with pytest.raises(StoreError, match="newer backstory"):
         home.verify()
