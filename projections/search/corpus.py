@@ -176,6 +176,14 @@ class Turns:
         """One thread's turns by key."""
         return self._threads.get(thread, {})
 
+    def named(self, turns: Iterable[tuple[str, str]]) -> Iterator[Entry]:
+        """Yield the turns that stand of these threads and ids."""
+        ids: dict[str, set[str]] = {}
+        for thread, turn in turns:
+            ids.setdefault(thread, set()).add(turn)
+        for thread, some in ids.items():
+            yield from (turn_entry(said) for said in self.of(thread).values() if said.id in some)
+
     def entries(self) -> Iterator[Entry]:
         """Yield all of them, each thread whole and in order."""
         for thread in self._threads.values():

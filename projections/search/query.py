@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from backstory.ledger.core.errors import CorruptLogError, UsageError
 from backstory.ledger.core.events import Fact
@@ -24,6 +26,7 @@ from backstory.ledger.log.store.files import translated
 from backstory.ledger.log.writer import Writer
 from backstory.projections.history.replay import replay
 from backstory.projections.read_model import ReadModel
+from backstory.projections.search.cited_facts import CitedFacts
 from backstory.projections.search.corpus import Change, Facts, Turns, fact_entry
 from backstory.projections.search.filters import SearchFilters
 from backstory.projections.search.fusion import Fused, fused
@@ -57,6 +60,7 @@ class _Kept:
         self._compared = Facts()
         self._likeness = Similarity()
         self.turns = Turns(writer.store, writer.scope, follower)
+        self._cited = CitedFacts(writer.store, writer.scope)
         self._words: dict[str, LexicalIndex] = {}
 
     def words(self, within: str) -> LexicalIndex:
@@ -72,9 +76,22 @@ class _Kept:
     def follow(self, memory: Memory | None) -> None:
         """Take in another memory; None: the transcript, as far as it is durable."""
         if memory is None:
-            self._take("turns", self.turns.follow())
+            self._take("turns", self._with_facts)
         else:
-            self._take("facts", self.facts.follow(memory))
+            self._take("facts", lambda: self.facts.follow(memory))
+
+    def _with_facts(self) -> Change:
+        """What is new of the turns that stand, and of the facts that were learned from them."""
+        changed = self._cited.follow()
+        change = self.turns.follow()
+        fresh = {entry.key for entry in change.put}
+        again = [entry for entry in self.turns.named(changed) if entry.key not in fresh]
+        standing = self.turns.standing
+        put = [
+            msgspec.structs.replace(entry, facts=self._cited.of(entry.group, standing[entry.key].id))
+            for entry in (*change.put, *again)
+        ]
+        return Change(put, change.drop, anew=change.anew)
 
     def likeness(self, memory: Memory, query: str) -> Mapping[str, float]:
         """How like each fact of a memory is to a text."""
@@ -82,9 +99,9 @@ class _Kept:
             self._likeness.take(self._compared.follow(memory))
             return self._likeness.of(query)
 
-    def _take(self, within: str, change: Change) -> None:
+    def _take(self, within: str, follow: Callable[[], Change]) -> None:
         try:
-            self._index(within, change)
+            self._index(within, follow())
         except BaseException:
             # A part of it was taken in, and the rest would never come again.
             self._words.pop(within, None)

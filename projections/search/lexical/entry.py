@@ -15,7 +15,8 @@ class Entry(msgspec.Struct, frozen=True):
     """What can be found: a live fact or a turn that stands.
 
     `key` is unique in its index, `text` its own words, `speaker` who said it (a name, or else the role). Entries of one
-    `group`, a thread, are neighbours in their `order`; without a group there are none. `at` is ISO 8601.
+    `group`, a thread, are neighbours in their `order`; without a group there are none. `at` is ISO 8601. `facts` are
+    the texts of the facts that were learned from a turn.
     """
 
     key: str
@@ -24,6 +25,7 @@ class Entry(msgspec.Struct, frozen=True):
     group: str = ""
     order: int = 0
     at: str = ""
+    facts: tuple[str, ...] = ()
 
 
 class Scored(msgspec.Struct, frozen=True):
@@ -34,7 +36,10 @@ class Scored(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What one word of a query adds to a score; `where` is "own words", "nearby", "speaker" or "day"."""
+    """What one word of a query adds to a score; `where` is "own words", "nearby", "facts", "speaker" or "day".
+
+    What a short question loses is a part of its own, below 0: its `where` is "short question" and its word the mark.
+    """
 
     word: str
     where: str

@@ -2,7 +2,8 @@
 
 A turn is seldom understood alone: "Yes, last year, with the kids" answers a question that stands before it. So words of
 the neighbouring turns count for an entry as well, as parts of its own word counts, the less the farther away they are
-(BM25F with one saturation for all). Who spoke and on which day are fields of their own.
+(BM25F with one saturation for all). So do the words of facts that were learned from a turn: they name what the turn
+only hints at. Who spoke and on which day are fields of their own. A short question is seldom what is looked for.
 
 The index can be added to and taken from at any time, and then answers exactly as if it had been built at once.
 """
@@ -21,7 +22,7 @@ import numpy as np
 from backstory.projections.search.lexical.entry import Entry, Part, Scored, Worth
 from backstory.projections.search.lexical.lazy_filter import LazyFilter
 from backstory.projections.search.lexical.neighbours import Floats, Neighbours, Slots
-from backstory.projections.search.lexical.postings import Postings, Tags
+from backstory.projections.search.lexical.postings import NOWHERE, Growing, Postings, Tags
 from backstory.projections.search.lexical.tokenizer import as_said, spellings, words_of, words_of_day
 
 _SATURATION = 1.2
@@ -33,6 +34,11 @@ _DAY = 1.0
 _MISSPELLED = 0.5
 _GUESSES = 8
 """Words of a query that are taken for misspelled at most: a long text in another language has hundreds."""
+_SHORT = 15
+_ASKED = 0.8
+"""What the score of a short question counts, of fewer words than `_SHORT`. A speaker who mostly asks, as people ask an
+assistant, loses nothing by it. Chosen on LoCoMo 26 and 30."""
+_QUESTION_MARKS = ("?", "？", "؟")
 _LARGE = 1000
 _EVERYWHERE = 0.8
 _MANY_DEAD = 1000
@@ -44,10 +50,12 @@ _WALK = 16
 
 
 class _Term(msgspec.Struct, frozen=True):
-    """A word of a query that some entry has; `said` is how the query has it."""
+    """A word of a query that some entry has, itself or in its facts; `said` is how the query has it."""
 
     said: str
-    number: int
+    number: int | None
+    told: int | None
+    within: int
     weight: float
 
 
@@ -57,6 +65,8 @@ class _Row(NamedTuple):
     key: str
     rank: int
     words: list[str]
+    told: list[str]
+    asks: bool
     speaker: str
     group: str
     order: int
@@ -72,6 +82,12 @@ class LexicalIndex:
 
     def _begin(self) -> None:
         self._postings = Postings()
+        self._told = Postings()
+        """The words of facts, by the slot of the turn that they were learned from."""
+        self._asks = Growing()
+        self._asks.extend([0])
+        """Which slots are short questions of somebody."""
+        self._counting: Floats | None = None
         self._nearby = Neighbours()
         self._speakers = Tags(words_of)
         self._days = Tags(words_of_day)
@@ -96,10 +112,7 @@ class LexicalIndex:
         for key in fresh:
             if key not in ranks:
                 ranks[key], self._next = self._next, self._next + 1
-        self._add(
-            _Row(key, ranks[key], words_of(entry.text), entry.speaker, entry.group, entry.order, entry.at[:10])
-            for key, entry in fresh.items()
-        )
+        self._add(_row(entry, ranks[key]) for key, entry in fresh.items())
 
     def _add(self, rows: Iterable[_Row]) -> None:
         added: list[_Row] = []
@@ -109,13 +122,16 @@ class LexicalIndex:
                 added.append(row._replace(words=[]))
                 yield row.words
 
+        self._counting = None
         first = len(self._postings)
         lengths = self._postings.add(words())
-        for slot, (row, length) in enumerate(zip(added, lengths, strict=True), first):
+        told = self._told.add(row.told for row in added)
+        self._asks.extend([row.asks for row in added])
+        for slot, (row, length, more) in enumerate(zip(added, lengths, told, strict=True), first):
             self._slots[row.key] = slot
             self._keys.append(row.key)
             self._ranks.append(row.rank)
-            self._nearby.put(slot, length, row.group, row.order, row.rank)
+            self._nearby.put(slot, length, row.group, row.order, row.rank, told=more)
             self._speakers.put(slot, row.speaker)
             self._days.put(slot, row.day)
 
@@ -126,6 +142,8 @@ class LexicalIndex:
                 key,
                 self._ranks[slot],
                 self._postings.words(slot),
+                self._told.words(slot),
+                bool(self._asks.now[slot]),
                 self._speakers.value(slot),
                 *self._nearby.place(slot),
                 self._days.value(slot),
@@ -139,10 +157,13 @@ class LexicalIndex:
 
     def drop(self, keys: Iterable[str]) -> None:
         """Take entries out; a key that is not there is nothing to do."""
+        self._counting = None
         for key in list(keys):
             slot = self._slots.pop(key, None)
             if slot is not None:
                 self._postings.drop(slot)
+                self._told.drop(slot)
+                self._asks.now[slot] = 0
                 self._nearby.drop(slot)
                 self._speakers.drop(slot)
                 self._days.drop(slot)
@@ -208,13 +229,26 @@ class LexicalIndex:
         said = as_said(query)
         scores = np.zeros(len(self._postings))
         for term in self._terms(said):
-            slots, total = self._nearby.totals(self._postings.column(term.number), len(scores))
+            slots, total = self._totals(term)
             scores[slots] += self._saturated(term, slots, total)
         for tags, weight in ((self._speakers, _SPEAKER), (self._days, _DAY)):
             boost = tags.boost(said, lambda within: _rarity(within, len(self)))
             if boost is not None:
                 scores += weight * boost
-        return scores
+        return scores * self._factors()
+
+    def _totals(self, term: _Term) -> tuple[Slots | slice, Floats]:
+        own = NOWHERE if term.number is None else self._postings.column(term.number)
+        told = NOWHERE if term.told is None else self._told.column(term.told)
+        return self._nearby.totals(own, told, len(self._postings))
+
+    def _factors(self) -> Floats:
+        """What the score of each slot is multiplied by."""
+        if self._counting is None:
+            self._counting = np.ones(len(self._postings))
+            asking = np.flatnonzero(self._asks.now)
+            self._counting[asking[~self._speakers.mostly(asking)]] = _ASKED
+        return self._counting
 
     def _terms(self, said: dict[str, str]) -> list[_Term]:
         """The words of a query that some entry has, in their order; for one that none has, what it may have meant.
@@ -224,25 +258,32 @@ class LexicalIndex:
         terms = list(self._known(said))
         if len(self) < _LARGE:
             return terms
-        telling = [term for term in terms if self._postings.within(term.number) <= _EVERYWHERE * len(self)]
+        telling = [term for term in terms if term.within <= _EVERYWHERE * len(self)]
         return telling or terms
 
     def _known(self, said: dict[str, str]) -> Iterator[_Term]:
         guesses = _GUESSES
         for word, written in said.items():
-            number = self._postings.number(word)
-            if number is not None:
-                yield _Term(written, number, self._rarity(number))
+            term = self._term(written, word)
+            if term is not None:
+                yield term
             elif guesses and not (self._speakers.within(word) or self._days.within(word)):
                 guesses -= 1
-                meant = [number for other in spellings(written) if (number := self._postings.number(other)) is not None]
+                meant = [term for other in spellings(written) if (term := self._term(written, other)) is not None]
                 if meant:
                     # The commonest one is the likeliest; of equals the first, so that it is always the same.
-                    best = max(meant, key=self._postings.within)
-                    yield _Term(written, best, _MISSPELLED * self._rarity(best))
+                    best = max(meant, key=lambda term: term.within)
+                    yield msgspec.structs.replace(best, weight=_MISSPELLED * best.weight)
 
-    def _rarity(self, number: int) -> float:
-        return _rarity(self._postings.within(number), len(self))
+    def _term(self, written: str, word: str) -> _Term | None:
+        """A word as it stands in entries and in facts, weighed by where it stands in more of them."""
+        number, told = self._postings.number(word), self._told.number(word)
+        if number is None and told is None:
+            return None
+        within = max(
+            0 if number is None else self._postings.within(number), 0 if told is None else self._told.within(told)
+        )
+        return _Term(written, number, told, within, _rarity(within, len(self)))
 
     def _saturated(self, term: _Term, slots: Slots | slice, total: Floats) -> Floats:
         """What a term adds to slots that have it so often, in and around them."""
@@ -252,23 +293,38 @@ class LexicalIndex:
     def explain(self, query: str, key: str) -> tuple[Part, ...]:
         """Return what the score of an entry is made of; together the parts are the score."""
         slot = self._slots.get(key)
-        return () if slot is None else tuple(part for part in self._parts(as_said(query), slot) if part.score > 0)
+        return () if slot is None else tuple(self._counted(as_said(query), slot))
+
+    def _counted(self, said: dict[str, str], slot: int) -> Iterator[Part]:
+        parts = [part for part in self._parts(said, slot) if part.score > 0]
+        yield from parts
+        factor = float(self._factors()[slot])
+        if parts and factor < 1:
+            yield Part("?", "short question", (factor - 1) * sum(part.score for part in parts))
 
     def _parts(self, said: dict[str, str], slot: int) -> Iterator[Part]:
-        words, counts = self._postings.row(slot)
         for term in self._terms(said):
             every = np.zeros(len(self._postings))
-            slots, total = self._nearby.totals(self._postings.column(term.number), len(every))
+            slots, total = self._totals(term)
             every[slots] = total
             if every[slot]:
                 score = float(self._saturated(term, slice(slot, slot + 1), every[slot : slot + 1])[0])
-                share = float(counts[words == term.number].sum()) / float(every[slot])
-                yield Part(term.said, "own words", score * share)
-                yield Part(term.said, "nearby", score * (1 - share))
+                times = float(every[slot])
+                own, told = self._postings.times(slot, term.number), self._told.times(slot, term.told)
+                yield Part(term.said, "own words", score * own / times)
+                yield Part(term.said, "nearby", score * (times - own - told) / times)
+                yield Part(term.said, "facts", score * told / times)
         for tags, weight, where in ((self._speakers, _SPEAKER, "speaker"), (self._days, _DAY, "day")):
             for word in tags.words(slot):
                 if word in said:
                     yield Part(said[word], where, weight * _rarity(tags.within(word), len(self)))
+
+
+def _row(entry: Entry, rank: int) -> _Row:
+    words = words_of(entry.text)
+    asks = bool(entry.speaker) and len(words) < _SHORT and entry.text.rstrip().endswith(_QUESTION_MARKS)
+    told = words_of("\n".join(entry.facts)) if entry.facts else []
+    return _Row(entry.key, rank, words, told, asks, entry.speaker, entry.group, entry.order, entry.at[:10])
 
 
 def _rarity(within: int, entries: int) -> float:

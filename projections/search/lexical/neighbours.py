@@ -13,12 +13,16 @@ from backstory.projections.search.lexical.postings import Column, Growing
 Floats = NDArray[np.float64]
 Slots = NDArray[np.int64]
 
-UNIT = 10
+UNIT = 500
 _BEFORE = (8, 5, 3, 2)
 _AFTER = (4, 3, 2, 1)
-"""What a word counts that was said one, two, three, four turns before or after, where an own word counts `UNIT`.
+"""What a word counts that was said one, two, three, four turns before or after, where an own word counts 10.
 
 What came before is more often what a turn speaks of. Whole numbers, since their sums do not depend on the order."""
+_HEARD = UNIT // 10
+_FULLY_HEARD = 20
+"""Words of a neighbour that count in full. A longer one is a text of its own: all its words together count as much as
+these. Chosen on LoCoMo 26 and 30 and BEAM 1 to 4, where answers of 290 words drowned what stands beside them."""
 _REACH = len(_BEFORE)
 _MANY = 4
 """From a quarter of all slots on, to look which have a word costs more than to go through all."""
@@ -42,6 +46,10 @@ class Neighbours:
         self._groups: dict[str, list[_Place]] = {}
         self._places: dict[int, tuple[str, _Place]] = {}
         self._lengths = Growing()
+        self._told = Growing()
+        """How many words the facts have that cite a slot."""
+        self._heard = Growing()
+        """What one word of a slot counts for its neighbours, in `_HEARD`ths."""
         self._next = Growing()
         self._previous = Growing()
         self._widths = Growing()
@@ -52,16 +60,18 @@ class Neighbours:
             column.extend([0])
 
     def _columns(self) -> tuple[Growing, ...]:
-        return (self._lengths, self._next, self._previous, self._widths)
+        return (self._lengths, self._told, self._heard, self._next, self._previous, self._widths)
 
-    def put(self, slot: int, length: int, group: str, order: int, rank: int) -> None:
-        """Add the next slot; `length` is how many words it has, `rank` decides between two of one order."""
+    def put(self, slot: int, length: int, group: str, order: int, rank: int, *, told: int = 0) -> None:
+        """Add the next slot; it has `length` words and its facts `told`; `rank` decides between two of one order."""
         self._relative = None
         for column in self._columns():
             column.extend([0])
         self._lengths.now[slot] = length
+        self._told.now[slot] = told
+        self._heard.now[slot] = _HEARD if length <= _FULLY_HEARD else round(_HEARD * _FULLY_HEARD / length)
         if not group:
-            self._set_width(slot, UNIT * length)
+            self._set_width(slot, UNIT * (length + told))
             return
         members = self._groups.setdefault(group, [])
         place = _Place(order, rank, slot)
@@ -78,7 +88,7 @@ class Neighbours:
         """Take a slot out; its neighbours close up."""
         self._relative = None
         self._set_width(slot, 0)
-        self._lengths.now[slot] = 0
+        self._lengths.now[slot] = self._told.now[slot] = 0
         self._stale.discard(slot)
         found = self._places.pop(slot, None)
         if found is None:
@@ -105,15 +115,17 @@ class Neighbours:
         if after:
             self._previous.now[after] = before
 
-    def totals(self, column: Column, slots: int) -> tuple[Slots | slice, Floats]:
+    def totals(self, column: Column, told: Column, slots: int) -> tuple[Slots | slice, Floats]:
         """Spread a word to the neighbours: which slots have it or are next to one that has, and how often.
 
-        What a neighbour says counts in part. The slots are a slice of all of them where the word is nearly everywhere.
+        What a neighbour says counts in part, what facts say of a slot counts as its own. The slots are a slice of all
+        of them where the word is nearly everywhere.
         """
         counts = column.counts.astype(np.float64)
-        if not self._groups:
+        if not self._groups and not len(told.slots):
             return column.slots, counts
-        places, amounts = [column.slots], [UNIT * counts]
+        places, amounts = [column.slots, told.slots], [UNIT * counts, UNIT * told.counts.astype(np.float64)]
+        counts *= self._heard.now[column.slots]
         # What a turn says is heard by those after it as said before, and the other way round.
         for step, weights in ((self._next.now, _BEFORE), (self._previous.now, _AFTER)):
             heard: NDArray[np.signedinteger] = column.slots
@@ -144,12 +156,12 @@ class Neighbours:
         stale = np.array(sorted(self._stale), dtype=np.int64)
         self._stale.clear()
         lengths = self._lengths.now
-        widths = UNIT * lengths[stale].astype(np.int64)
+        widths = UNIT * (lengths[stale].astype(np.int64) + self._told.now[stale])
         for step, weights in ((self._previous.now, _BEFORE), (self._next.now, _AFTER)):
             there: NDArray[np.signedinteger] = stale
             for weight in weights:
                 there = step[there]
-                widths += weight * lengths[there]
+                widths += weight * lengths[there].astype(np.int64) * self._heard.now[there]
         self._total += int(widths.sum()) - int(self._widths.now[stale].sum())
         self._widths.now[stale] = widths
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Small = NDArray[np.int32]
+Slots = Ints
 
 
 class Growing:
@@ -50,6 +51,9 @@ class Column(NamedTuple):
 
     slots: Ints
     counts: Small
+
+
+NOWHERE = Column(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32))
 
 
 class _Segment:
@@ -124,6 +128,11 @@ class Postings:
         """The words of an entry, as numbers, and how often each stands in it."""
         start, end = self._starts.now[slot : slot + 2]
         return self._words.now[start:end], self._counts.now[start:end]
+
+    def times(self, slot: int, number: int | None) -> int:
+        """How often a word stands in an entry."""
+        words, counts = self.row(slot)
+        return int(counts[words == number].sum()) if number is not None else 0
 
     def words(self, slot: int) -> list[str]:
         """The words of an entry, each as often as it stands in it."""
@@ -215,6 +224,11 @@ class Tags:
     def value(self, slot: int) -> str:
         """What a slot has."""
         return self._spelled[int(self._of.now[slot])]
+
+    def mostly(self, slots: Slots) -> NDArray[np.bool_]:
+        """Which of these slots have a value that more than half of its entries have within them."""
+        values = self._of.now[slots]
+        return (2 * np.bincount(values, minlength=len(self._entries)) > np.array(self._entries))[values]
 
     def words(self, slot: int) -> tuple[str, ...]:
         """The words of what a slot has."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from msgspec import structs
 from sizes import examples
 
 from backstory.projections.search.lexical import index as lexical
@@ -157,6 +158,36 @@ def test_an_entry_is_as_wide_as_its_words_and_those_around_it_in_part() -> None:
     assert list(nearby.relative_widths(3)[1:]) == pytest.approx([width * 3 / sum(widths) for width in widths])
 
 
+def test_a_long_neighbour_does_not_drown_what_stands_beside_it() -> None:
+    answer = "pottery " * 8 + "clay " * 300
+    index = LexicalIndex(thread(answer, "The pottery class was on Tuesday.", answer, "well", "fine"))
+    nearby = {part.where: part.score for part in index.explain("pottery", "t1")}
+    assert nearby["own words"] > nearby["nearby"]
+    short = LexicalIndex(thread("pottery " * 20, "The pottery class was on Tuesday."))
+    assert {part.where: part.score for part in short.explain("pottery", "t1")}["nearby"] > 0.5 * short.ranked(
+        "pottery", 1
+    )[0].score
+
+
+def test_a_short_question_comes_behind_what_is_said_unless_its_speaker_mostly_asks() -> None:
+    asked, told = "Do you play tea games?", "I play tea games."
+    mixed = LexicalIndex(thread(told, asked, asked, told, speakers="AABB"))
+    assert [key in ("t0", "t3") for key in keys(mixed.ranked("tea games", 4))] == [True, True, False, False]
+    assert {part.where: part.score < 0 for part in mixed.explain("tea", "t1")}["short question"]
+    asking = LexicalIndex([Entry(f"a{n}", asked, "user") for n in range(3)])
+    assert all(part.score > 0 for part in asking.explain("tea", "a0"))
+    assert [part.where for part in facts(asked).explain("tea", "f0")] == ["own words"]
+
+
+def test_facts_count_for_their_turn_and_not_for_its_neighbours() -> None:
+    turns = thread("yes", "the big one", "no")
+    turns[1] = structs.replace(turns[1], facts=("Plays the cello", "Owns a cello"))
+    index = LexicalIndex(turns)
+    assert keys(index.ranked("cello", 9)) == keys(index.ranked("celo", 9)) == ["t1"]
+    index.put([structs.replace(turns[1], facts=())])
+    assert index.ranked("cello", 9) == []
+
+
 def test_another_thread_is_no_neighbour_and_facts_have_none() -> None:
     index = LexicalIndex([*thread("pottery", "yes", name="a"), *thread("no", "never", name="b"), Entry("f", "tea")])
     assert set(keys(index.ranked("pottery", 9))) == {"a0", "a1"}
@@ -280,9 +311,22 @@ class Changing(RuleBasedStateMachine):
         order=st.integers(0, 9),
         speaker=st.sampled_from(["", "Anna", "Ben"]),
         at=st.sampled_from(["", "2026-03-08T10:00:00Z", "2025-01-02T10:00:00Z"]),
+        told=st.lists(WORDS, max_size=2).map(tuple),
+        end=st.sampled_from(["", "?", " cup" * 40]),
     )
-    def put(self, *, names: list[str], text: str, group: str, order: int, speaker: str, at: str) -> None:
-        entries = [Entry(name, f"{text} {name}", speaker, group, order + ord(name), at) for name in names]
+    def put(
+        self,
+        *,
+        names: list[str],
+        text: str,
+        group: str,
+        order: int,
+        speaker: str,
+        at: str,
+        told: tuple[str, ...],
+        end: str,
+    ) -> None:
+        entries = [Entry(name, f"{text} {name}{end}", speaker, group, order + ord(name), at, told) for name in names]
         self.index.put(entries)
         self.left.update((entry.key, entry) for entry in entries)
 

@@ -1,0 +1,124 @@
+"""Facts by the turns that they cite: what a turn was understood to say, in other words than its own.
+
+All facts count that the ledger ever learned, whether memory still holds them or they made room for others: a turn says
+what it says. Those do not count that were taken out as wrong, by a model or a person, or were undone, or erased.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import assert_never
+
+from backstory.ledger.core.commit import EMPTY, Commit, Head
+from backstory.ledger.core.errors import CorruptLogError
+from backstory.ledger.core.events import (
+    ErasureEvent,
+    Fact,
+    FactAdded,
+    FactEvent,
+    FactRemoved,
+    FactRevised,
+    Redacted,
+    SectionEvent,
+    SettingEvent,
+    TurnEvent,
+    UpdateEvent,
+)
+from backstory.ledger.core.kinds import RemovalReason
+from backstory.ledger.core.scope import LEDGER, Scope
+from backstory.ledger.log.commits import read_commits_and_ends
+from backstory.ledger.log.store import EventStore
+
+_NOT_WRONG: frozenset[RemovalReason] = frozenset({"stale", "consolidated", "cap", "threshold", "duplicate"})
+"""Why a fact leaves memory that is as true as before."""
+
+Turn = tuple[str, str]
+"""A thread, and the id of a turn there."""
+
+
+class CitedFacts:
+    """Follows the ledger of a scope; not safe for threads."""
+
+    def __init__(self, store: EventStore, scope: Scope) -> None:
+        self._store = store
+        self._ledger = scope.stream(LEDGER)
+        self._begin("")
+
+    def _begin(self, edition: str) -> None:
+        self._edition = edition
+        self._head, self._end = EMPTY, 0
+        self._cites: dict[str, tuple[Turn, ...]] = {}
+        self._texts: dict[Turn, dict[str, str]] = {}
+        """By turn the texts of its facts, by their ids."""
+
+    def of(self, thread: str, turn: str) -> tuple[str, ...]:
+        """Return the texts of the facts that cite a turn, the oldest first."""
+        return tuple(self._texts.get((thread, turn), {}).values())
+
+    def follow(self) -> Collection[Turn]:
+        """Read the ledger on; return the turns whose facts may have changed.
+
+        Raises:
+            CorruptLogError: a line is not what was written; then all that was known is let go of.
+            StoreError: the ledger cannot be read.
+        """
+        # The edition first: what is read after it may be newer, never older.
+        edition, head = self._store.edition(self._ledger), self._store.durable_head(self._ledger)
+        if (edition, head) == (self._edition, self._head):
+            return ()
+        if edition == self._edition and head.seq > self._head.seq:
+            try:
+                return self._read(head)
+            except CorruptLogError:
+                # If it is damage, reading from the first line meets it again.
+                pass
+        before = set(self._texts)
+        self._begin(edition)
+        try:
+            return before | self._read(head)
+        except BaseException:
+            self._begin("")
+            raise
+
+    def _read(self, until: Head) -> set[Turn]:
+        changed: set[Turn] = set()
+        for commit, end in read_commits_and_ends(self._store, self._ledger, self._head, self._end, until):
+            self._take(commit, changed)
+            self._head, self._end = commit.head, end
+        return changed
+
+    def _take(self, commit: Commit, changed: set[Turn]) -> None:
+        if commit.cause.kind == "clear":
+            changed.update(self._texts)
+            self._cites.clear()
+            self._texts.clear()
+            return
+        for event in commit.events:
+            match event:
+                case FactAdded(fact=fact) | FactRevised(after=fact):
+                    self._drop(fact.id, changed)
+                    self._put(fact, changed)
+                case FactRemoved(fact=fact, reason=reason) if reason not in _NOT_WRONG:
+                    self._drop(fact.id, changed)
+                case Redacted(fact=str(fact_id)):
+                    self._drop(fact_id, changed)
+                case FactEvent() | SectionEvent() | UpdateEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
+                    pass
+                case _:
+                    assert_never(event)
+
+    def _put(self, fact: Fact, changed: set[Turn]) -> None:
+        cites = tuple((fact.source, turn) for turn in fact.evidence)
+        if cites:
+            self._cites[fact.id] = cites
+            changed.update(cites)
+            for turn in cites:
+                self._texts.setdefault(turn, {})[fact.id] = fact.content
+
+    def _drop(self, fact_id: str, changed: set[Turn]) -> None:
+        for turn in self._cites.pop(fact_id, ()):
+            changed.add(turn)
+            texts = self._texts[turn]
+            texts.pop(fact_id, None)
+            if not texts:
+                del self._texts[turn]
