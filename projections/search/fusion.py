@@ -1,4 +1,8 @@
-"""Fusion of two rankings: by words and by meaning."""
+"""Fusion of two rankings: by words and by meaning.
+
+Turns are fused by their ranks. Of facts, which are sentences of their own that a model understands well, it counts how
+far ahead a score is, which ranks do not say: where it lies between the best and the least of its own ranking.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,14 @@ from backstory.projections.search.lexical.entry import Scored
 _CALM = 3
 """Reciprocal rank fusion's constant: the larger, the less the first places count against the next. It is small, so that
 what is best by one ranking alone is among the first of both."""
-_MEANING = 0.5
-"""What a rank by meaning counts, where a rank by words counts 1."""
+_MEANING = {"turns": 0.5, "facts": 1.0}
+"""What meaning counts, where words count 1."""
 
 
 class Fused(msgspec.Struct, frozen=True):
     """An entry that was found, with its rank (from 1) and score in each ranking that has it.
 
-    `score` is 1 for what comes first in both rankings, and falls with the ranks.
+    `score` is 1 for what comes first in both rankings.
     """
 
     key: str
@@ -30,25 +34,44 @@ class Fused(msgspec.Struct, frozen=True):
 
 
 def fused(
-    by_words: Sequence[Scored], by_meaning: Sequence[Scored], missing: Callable[[str], bool], k: int
+    by_words: Sequence[Scored], by_meaning: Sequence[Scored], missing: Callable[[str], bool], k: int, *, within: str
 ) -> list[Fused]:
-    """Return the `k` best of two rankings by reciprocal ranks (Cormack and others, 2009), the best first.
+    """Return the `k` best of two rankings of facts or turns, the best first.
 
     What is `missing` in the second one because it is not embedded yet is taken to stand there as it stands in the
     first. Of equals the one better by words comes first.
     """
+    weight = _MEANING[within]
+    # What has no word of the query scores 0 by words; by meaning everything is somewhat alike.
+    of_words = _reciprocal if within == "turns" else _relative(by_words, 0.0)
+    of_meaning = (
+        _reciprocal if within == "turns" else _relative(by_meaning, min((one.score for one in by_meaning), default=0.0))
+    )
     words = {scored.key: (rank, scored.score) for rank, scored in enumerate(by_words, 1)}
     meaning = {scored.key: (rank, scored.score) for rank, scored in enumerate(by_meaning, 1)}
     found: list[Fused] = []
     for key in {**words, **meaning}:
         words_rank, words_score = words.get(key, (None, None))
         meaning_rank, meaning_score = meaning.get(key, (None, None))
-        second = words_rank if meaning_rank is None and missing(key) else meaning_rank
-        score = (_reciprocal(words_rank) + _MEANING * _reciprocal(second)) / (1 + _MEANING)
+        first = of_words(words_rank, words_score)
+        second = first if meaning_rank is None and missing(key) else of_meaning(meaning_rank, meaning_score)
+        score = (first + weight * second) / (1 + weight)
         found.append(Fused(key, score, words_rank, words_score, meaning_rank, meaning_score))
     found.sort(key=lambda one: -one.score)
     return found[:k]
 
 
-def _reciprocal(rank: int | None) -> float:
+def _reciprocal(rank: int | None, _: float | None) -> float:
+    """Reciprocal rank fusion (Cormack and others, 2009)."""
     return 0.0 if rank is None else (_CALM + 1) / (_CALM + rank)
+
+
+def _relative(ranked: Sequence[Scored], least: float) -> Callable[[int | None, float | None], float]:
+    most = max((one.score for one in ranked), default=least)
+
+    def relative(_: int | None, score: float | None) -> float:
+        if score is None:
+            return 0.0
+        return (score - least) / (most - least) if most > least else 1.0
+
+    return relative

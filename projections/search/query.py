@@ -211,7 +211,11 @@ class Search(ReadModel):
                 return Found(hits, within, total)
         floor = self._min_similarity if min_similarity is None else min_similarity
         near = meaning.near(said, within, depth, floor=floor, standing=standing, keep=keep)
-        ranked = fused(by_words, near.ranked, near.missing, depth) if near.ranked else _by_words_alone(by_words)
+        ranked = (
+            fused(by_words, near.ranked, near.missing, depth, within=within)
+            if near.ranked
+            else _by_words_alone(by_words)
+        )
         # To read the query may have taken a model a while, and content may have been erased meanwhile.
         with self._up_to_date(within) as kept:
             hits = kept.hits(within, said, ranked, top_k, explain=explain)

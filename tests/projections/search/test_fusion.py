@@ -17,8 +17,9 @@ def never(key: str) -> bool:
     return False
 
 
-def best(words: str, meaning: str, missing: str = "", k: int = 99) -> str:
-    return "".join(one.key for one in fused(ranking(words), ranking(meaning), lambda key: key in missing, k))
+def best(words: str, meaning: str, missing: str = "", k: int = 99, within: str = "turns") -> str:
+    found = fused(ranking(words), ranking(meaning), lambda key: key in missing, k, within=within)
+    return "".join(one.key for one in found)
 
 
 def test_what_both_have_is_ahead_of_what_one_has() -> None:
@@ -26,7 +27,7 @@ def test_what_both_have_is_ahead_of_what_one_has() -> None:
 
 
 def test_first_in_both_scores_one() -> None:
-    (only,) = fused(ranking("a"), ranking("a"), never, 5)
+    (only,) = fused(ranking("a"), ranking("a"), never, 5, within="turns")
     assert only.score == 1
     assert (only.words_rank, only.words_score, only.meaning_rank, only.meaning_score) == (1, 1.0, 1, 1.0)
 
@@ -39,8 +40,17 @@ def test_what_is_best_by_meaning_alone_is_among_the_first() -> None:
     assert best("abcdefghij", "z").index("z") == 5
 
 
+def test_of_facts_meaning_counts_as_much_as_words_and_what_is_far_ahead_stays_ahead() -> None:
+    words, meaning = [Scored("a", 9.0), Scored("b", 2.0)], [Scored("b", 0.83), Scored("a", 0.82), Scored("c", 0.7)]
+    assert [one.key for one in fused(words, meaning, never, 9, within="facts")] == ["a", "b", "c"]
+    assert [one.key for one in fused(meaning, words, never, 9, within="facts")] == ["a", "b", "c"]
+    assert best("abcdefghij", "zy", within="facts").index("z") == 1
+    assert best("ab", "b", within="facts") == "ba"
+    assert best("ab", "b", missing="a", within="facts") == "ab"
+
+
 def test_a_rank_that_is_not_there_is_none() -> None:
-    by_key = {one.key: one for one in fused(ranking("ab"), ranking("c"), never, 5)}
+    by_key = {one.key: one for one in fused(ranking("ab"), ranking("c"), never, 5, within="turns")}
     assert (by_key["b"].words_rank, by_key["b"].meaning_rank, by_key["b"].meaning_score) == (2, None, None)
     assert (by_key["c"].words_rank, by_key["c"].words_score, by_key["c"].meaning_rank) == (None, None, 1)
 
@@ -63,19 +73,20 @@ def test_only_so_many_are_returned() -> None:
 
 
 KEYS = st.lists(st.sampled_from("abcdefgh"), unique=True).map("".join)
+SPACES = st.sampled_from(["facts", "turns"])
 
 
-@given(KEYS, KEYS, KEYS)
-def test_every_entry_is_there_once_and_scores_fall(words: str, meaning: str, missing: str) -> None:
-    found = fused(ranking(words), ranking(meaning), lambda key: key in missing, 99)
+@given(KEYS, KEYS, KEYS, SPACES)
+def test_every_entry_is_there_once_and_scores_fall(words: str, meaning: str, missing: str, within: str) -> None:
+    found = fused(ranking(words), ranking(meaning), lambda key: key in missing, 99, within=within)
     assert sorted(one.key for one in found) == sorted(set(words + meaning))
     assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
-    assert all(0 < one.score <= 1 for one in found)
+    assert all(0 <= one.score <= 1 for one in found)
 
 
-@given(KEYS, KEYS)
-def test_better_in_both_is_never_behind(words: str, meaning: str) -> None:
-    order = best(words, meaning)
+@given(KEYS, KEYS, SPACES)
+def test_better_in_both_is_never_behind(words: str, meaning: str, within: str) -> None:
+    order = best(words, meaning, within=within)
     for one in set(words) & set(meaning):
         for other in set(words) & set(meaning):
             if words.index(one) < words.index(other) and meaning.index(one) < meaning.index(other):

@@ -72,7 +72,7 @@ function Gone({ scope, query, atOnce }) {
 function reasonOf({ why, byMeaning }, t) {
   if (!why) return "";
   const words_ = [];
-  for (const { word, where } of why.words ?? []) {
+  for (const { word, where } of (why.words ?? []).filter((part) => part.score > 0)) {
     const key = where === "own words" ? null : where;
     const text = key && ["nearby", "speaker", "day"].includes(key) ? t(key, { word: quoted(word) }) : quoted(word);
     if (!words_.includes(text)) words_.push(text);
