@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 import msgspec
 
@@ -19,7 +19,7 @@ from backstory.ledger.core.commands import (
     Revert,
     SaveDocument,
 )
-from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.commit import Cause, Commit, Head
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.errors import (
     CapError,
@@ -67,6 +67,7 @@ from backstory.projections.history.preview import (
 from backstory.projections.history.times import At
 from backstory.results import FactChange, ImportedDocument, PolicyResult, RefusedItem, RenamedFact, ReturnedFact
 
+_Answer = TypeVar("_Answer")
 _WITH_USER = "all_agents"
 """The action of an agent's clear that was a part of its user's."""
 
@@ -159,13 +160,18 @@ def _revert(services: ScopeServices, command: Revert, *, dry_run: bool) -> UndoR
     writer = services.writer
     if not dry_run:
         services = services.with_policy_in_force()
-    memory = writer.memory()
-    erased = memory.barriers.get("redaction", 0) > command.target
-    plan = preview_revert(memory, writer.dated(command), services.commits(writer) if erased else ())
-    if dry_run or (plan.conflicts and not command.force):
-        return plan
-    commit = services.commit(command, services.cause("revert", target=command.target, force=command.force))
-    return msgspec.structs.replace(plan, commit=commit.seq, events=commit.events)
+
+    def undo(head: Head) -> UndoResult:
+        memory = writer.memory()
+        erased = memory.barriers.get("redaction", 0) > command.target
+        plan = preview_revert(memory, writer.dated(command), services.commits(writer) if erased else ())
+        if dry_run or (plan.conflicts and not command.force):
+            return plan
+        cause = services.cause("revert", target=command.target, force=command.force)
+        commit = writer.commit(command, cause, expected=services.expected or head.hash)
+        return msgspec.structs.replace(plan, commit=commit.seq, events=commit.events)
+
+    return _on_newest(services, undo)
 
 
 def rollback(services: ScopeServices, to: At, *, dry_run: bool) -> UndoResult:
@@ -181,13 +187,18 @@ def rollback(services: ScopeServices, to: At, *, dry_run: bool) -> UndoResult:
     command = rollback_command(then, then.seq, seen=seen)
     if not dry_run:
         services = services.with_policy_in_force()
-    memory = writer.memory()
-    erased = memory.barriers.get("redaction", 0) > then.seq
-    plan = preview_rollback(memory, writer.dated(command), services.commits(writer) if erased else ())
-    if dry_run:
-        return plan
-    commit = services.commit(command, services.cause("rollback", target=then.seq))
-    return msgspec.structs.replace(plan, commit=commit.seq, events=commit.events)
+
+    def undo(head: Head) -> UndoResult:
+        memory = writer.memory()
+        erased = memory.barriers.get("redaction", 0) > then.seq
+        plan = preview_rollback(memory, writer.dated(command), services.commits(writer) if erased else ())
+        if dry_run:
+            return plan
+        cause = services.cause("rollback", target=then.seq)
+        commit = writer.commit(command, cause, expected=services.expected or head.hash)
+        return msgspec.structs.replace(plan, commit=commit.seq, events=commit.events)
+
+    return _on_newest(services, undo)
 
 
 def add_fact(services: ScopeServices, content: str, category: str, confidence: float) -> FactChange:
@@ -404,18 +415,27 @@ def _once(
     """
     writer, key = services.writer, services.key or ""
     cause = msgspec.structs.replace(cause, key=key)
-    while True:
-        with writer.state() as state:
-            head = state.head
+
+    def find_or_commit(head: Head) -> Commit:
         found = services.state.keyed.find(head, key, writer.clock.now())
-        if found is not None:
-            if not _is_the_same(found, cause, asked):
-                raise KeyReusedError(
-                    f"this key was used for another change, commit {found.seq}: take a new key for each change"
-                )
-            return found
-        try:
+        if found is None:
             return writer.commit(command(), cause, expected=services.expected or head.hash)
+        if not _is_the_same(found, cause, asked):
+            raise KeyReusedError(
+                f"this key was used for another change, commit {found.seq}: take a new key for each change"
+            )
+        return found
+
+    return _on_newest(services, find_or_commit)
+
+
+def _on_newest(services: ScopeServices, change: Callable[[Head], _Answer]) -> _Answer:
+    """Make a change on the newest head, again if another writer moved it; the caller's own expectation is kept."""
+    while True:
+        with services.writer.state() as state:
+            head = state.head
+        try:
+            return change(head)
         except WrongExpectedVersionError:
             if services.expected is not None:
                 raise

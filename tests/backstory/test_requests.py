@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from fakes import FakeClock, open_home
 
@@ -15,9 +16,11 @@ from backstory import (
     KeyReusedError,
     MemoryHandle,
     NotFoundError,
+    UndoResult,
     WrongExpectedVersionError,
 )
 from backstory.ledger.core.scope import TRANSCRIPT
+from backstory.operations import changing
 
 HI = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
 
@@ -257,6 +260,34 @@ def test_a_delivery_begins_on_the_head_that_was_seen_or_was_made_before(home: Pa
         made = memory.expecting(memory.head()).once("k").record("t", HI)
         assert memory.expecting("another").once("k").record("t", HI) == made
         assert memory.expecting(memory.head()).record("t", HI, mode="append").turns == 2
+
+
+@pytest.mark.parametrize("name", ["revert", "rollback"])
+def test_an_undo_answers_what_its_commit_did_where_another_writer_gets_in_after_the_plan(
+    home: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    undo: Callable[[MemoryHandle], UndoResult] = {
+        "revert": lambda memory: memory.revert(2),
+        "rollback": lambda memory: memory.rollback(1),
+    }[name]
+    with open_home(home) as bs, open_home(home) as other:
+        memory, theirs = bs.memory("ada"), other.memory("ada")
+        fact = memory.add_fact("likes tea").fact.id
+        plan, calls = getattr(changing, f"preview_{name}"), []
+
+        def planned(*args: object) -> UndoResult:
+            made: UndoResult = plan(*args)
+            calls.append(made)
+            if len(calls) == 1:
+                theirs.remove_fact(fact)
+                theirs.add_fact("likes milk")
+            return made
+
+        monkeypatch.setattr(changing, f"preview_{name}", planned)
+        answer = undo(memory)
+        assert len(calls) == 2
+        assert answer == msgspec.structs.replace(calls[1], commit=answer.commit, events=answer.events)
+        assert answer.events == calls[1].events != calls[0].events
 
 
 # Who asks.
