@@ -287,7 +287,9 @@ def test_an_undo_answers_what_its_commit_did_where_another_writer_gets_in_after_
         answer = undo(memory)
         assert len(calls) == 2
         assert answer == msgspec.structs.replace(calls[1], commit=answer.commit, events=answer.events)
-        assert answer.events == calls[1].events != calls[0].events
+        # The plan does not know the transcript's last commit, which a mark names.
+        first, second = ([(type(event), event.fact) for event in call.events] for call in calls)
+        assert [(type(event), event.fact) for event in answer.events] == second != first
 
 
 # Who asks.
