@@ -102,7 +102,14 @@ def test_a_fact_that_is_brought_back_finds_its_turn_again(memory: MemoryHandle) 
     assert said(memory) == ["u1"]
 
 
-def test_a_turn_that_is_withdrawn_or_erased_is_not_found_by_its_fact(memory: MemoryHandle) -> None:
+def test_after_a_clear_facts_that_had_made_room_find_nothing_either(memory: MemoryHandle) -> None:
+    for number in range(10):
+        memory.add_fact(f"Owns {number} ships", confidence=1.0)
+    memory.clear()
+    assert said(memory) == []
+
+
+def test_a_turn_that_is_erased_is_not_found_by_its_fact(memory: MemoryHandle) -> None:
     learned(memory, "Owns a cello")
     memory.forget(thread_id=THREAD)
     assert said(memory) == []
