@@ -243,14 +243,10 @@ class LedgerWalk:
 
 def _content(event: Event) -> str | None:
     """Return the text that an event gives a fact, or was to give it; None for any other event."""
-    match event:
-        case CandidateRejected(candidate=NewFact(content=content) | Consolidation(content=content)):
-            return content
-        case CandidateRejected(candidate=Edit(content=content)):
-            return content
-        case _:
-            fact = fact_of(event)
-            return None if fact is None else fact.content
+    if isinstance(event, CandidateRejected) and isinstance(event.candidate, NewFact | Consolidation | Edit):
+        return event.candidate.content
+    fact = fact_of(event)
+    return None if fact is None else fact.content
 
 
 def walk_until_settled(

@@ -12,7 +12,7 @@ import msgspec
 
 from backstory.ledger.core.commands import AddFact, Command, EditFact, Extract, withheld
 from backstory.ledger.core.dedup import mark_key
-from backstory.ledger.core.events import Candidate, Consolidation, Edit, NewFact, TurnRange
+from backstory.ledger.core.events import Candidate, Consolidation, NewFact, TurnRange
 from backstory.ledger.core.memory import Mark, Memory
 from backstory.ledger.erasure.digest import mark_sealing
 from backstory.ledger.rules.marks import highest_share, is_said_again, marked
@@ -45,15 +45,13 @@ class Marked:
         """Return a command with what the rules about marks need to know."""
         if not self._memory.marks and self._seal is None:
             return command
-        match command:
-            case Extract():
-                return self._extract(command)
-            case AddFact(by_model=True, fact=NewFact(content=content)):
-                return msgspec.structs.replace(command, erased=self._erased(content) is not None)
-            case EditFact(by_model=True, edit=Edit(content=str(content))):
-                return msgspec.structs.replace(command, erased=self._erased(content) is not None)
-            case _:
-                return command
+        if isinstance(command, Extract):
+            return self._extract(command)
+        if isinstance(command, AddFact) and command.by_model:
+            return msgspec.structs.replace(command, erased=self._erased(command.fact.content) is not None)
+        if isinstance(command, EditFact) and command.by_model and command.edit.content is not None:
+            return msgspec.structs.replace(command, erased=self._erased(command.edit.content) is not None)
+        return command
 
     def _extract(self, command: Extract) -> Extract:
         candidates: list[Candidate] = []

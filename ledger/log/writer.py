@@ -301,7 +301,7 @@ class Writer:
         """Return a command with the time and the use of facts that it would be decided with now, for a preview."""
         memory = self.memory()
         at = max(spell_moment(self.clock.now()), memory.at)
-        return msgspec.structs.replace(command, at=at, heat=self._usage_for(memory, command))
+        return self._marking(msgspec.structs.replace(command, at=at, heat=self._usage_for(memory, command)))
 
     def put_policy_in_force(self, expected: str | None = None) -> str | None:
         """Commit the configured policy now if it is not in force, so that a preview can rely on it.
@@ -398,11 +398,16 @@ class Writer:
             command = self._completed_summary(command)
             if not is_done_with(memory, command):
                 cause = msgspec.structs.replace(cause, summarized=None, level=0)
-        if _leaves_marks(command):
-            command = msgspec.structs.replace(command, transcript=self._state.transcript.head.seq)
+        command = self._marking(command)
         if isinstance(command, Clear) or _leaves_marks(command):
             cause = msgspec.structs.replace(cause, transcript=self._state.transcript.head)
         return cause, at, decide(memory, command)
+
+    def _marking(self, command: _C) -> _C:
+        """Return a command that leaves marks with the transcript's last commit, after which words count again."""
+        if not _leaves_marks(command):
+            return command
+        return msgspec.structs.replace(command, transcript=self._state.transcript.head.seq)
 
     def _secret(self) -> bytes | None:
         return self.store.key(self.transcript_stream, create=False)
@@ -675,11 +680,9 @@ class Writer:
 
 def _leaves_marks(command: Command) -> bool:
     """Whether a person takes something away by a command, which a model must not add again by itself."""
-    match command:
-        case EditFact() | RemoveFact():
-            return not command.by_model
-        case _:
-            return isinstance(command, Revert | RollBack)
+    if isinstance(command, EditFact | RemoveFact):
+        return not command.by_model
+    return isinstance(command, Revert | RollBack)
 
 
 def _may_rank(memory: Memory, command: Command) -> bool:
