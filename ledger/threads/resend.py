@@ -10,7 +10,7 @@ Losing is worse than doubling, so a message counts as known only where the deliv
 
 One message alone is said again, unless it is the whole thread and of substance. An edit takes the standing away from
 turns only where the delivery holds the end of the thread but for them, with texts of substance from both sides: another
-answer to the same question, or a question rephrased. Everything else is recorded. docs/reference/messages.md has examples.
+answer to the same question, or a question rephrased. Everything else is recorded. See docs/reference/messages.md.
 """
 
 from __future__ import annotations

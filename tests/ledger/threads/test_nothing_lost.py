@@ -274,6 +274,17 @@ def run(host: Host, steps: Sequence[tuple[str | int, ...]]) -> World:
     Host("whole", "none"),
     [("talk", "Hello", "Hi"), ("tell", 1, 1), ("restart",), ("talk", "Hello", "Hi"), ("tell", 2, 2)],
 )
+@example(
+    Host("pairs", "none"),
+    [
+        ("tell", 7, 0),
+        ("style", "proxy"),
+        ("talk", "No.", "sure"),
+        ("erase", 0, "turn"),
+        ("tell", 7, 0),
+        ("talk", "No.", "Hi"),
+    ],
+)
 def test_every_message_sent_stands_whatever_the_host_does(host: Host, steps: list[tuple[str | int, ...]]) -> None:
     run(host, steps)
 
@@ -291,6 +302,11 @@ calm_step = st.one_of(
 @PATIENT
 @EXAMPLES
 @given(st.sampled_from(TELLS_AGAIN), st.sampled_from(["none", "questions", "all"]), st.lists(calm_step, max_size=25))
+@example(
+    "proxy",
+    "none",
+    ["trivial", ("withdraw", 0), ("withdraw", 0), ("erase", 8, "turn"), ("withdraw", 20), "trivial", "again"],
+)
 def test_a_host_that_tells_everything_again_doubles_nothing(
     style: Style, ids: Literal["none", "questions", "all"], steps: list[str | tuple[str, int, str] | tuple[str, int]]
 ) -> None:
