@@ -1,23 +1,20 @@
-"""Resend detection: which messages of a delivery without ids the thread holds already, and which turns it edits.
+"""Resend detection: which messages of a delivery without ids the thread holds already, and which turn it edits.
 
 Losing is worse than doubling, so a message counts as known only where the delivery proves that it is sent again:
 
 - the delivery begins with the whole thread;
 - it begins with the end of the thread, and what both share is no coincidence: it holds a text of substance that was
   said once, or a message whose id is known, or it is the last question and its answer follows;
-- it holds the end of the thread, or all of it, wherever that stands, with texts of substance from both sides;
 - it is the beginning of the thread, three messages or more.
 
 One message alone is said again, unless it is the whole thread and of substance. An edit takes the standing away from
-turns only where the delivery holds the end of the thread but for them, with texts of substance from both sides: another
-answer to the same question, or a question rephrased. Everything else is recorded. See docs/reference/messages.md.
+turns only where the delivery holds the whole thread and differs in the last exchange alone: the last answer given
+again, or the last question rephrased. Everything else is recorded. See docs/reference/messages.md for examples.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -201,14 +198,6 @@ class _Delivery:
             and (known := self._known(counted, self._pieces, from_end=True)) is not None
         ):
             return known
-        shared = self._shared(end)
-        if shared is not None and self._tells_both_sides(self._said[: len(shared.known)]):
-            return shared
-        found = [shared, *(self._rearranged(self._sent[start:]) for start in (0, 1))]
-        return max(filter(None, found), key=lambda one: len(one.known), default=None) or self._beginning()
-
-    def _shared(self, end: int) -> Alignment | None:
-        """Recognise the end of the thread at the beginning of the delivery."""
         everywhere = (1 << (end + 1)) - 1
         shared = [n for n, places in enumerate(self._walk.along(everywhere, self._said)) if n and places >> end]
         for count in reversed(shared):
@@ -216,7 +205,12 @@ class _Delivery:
                 known = self._known(count, self._pieces, from_end=True)
                 if known is not None:
                     return known
-        return None
+        if ways:
+            alike, places = ways[-1]
+            edited = self._edited(alike, self._pieces[places.bit_length() - 1 :])
+            if edited is not None:
+                return edited
+        return self._answered_again() or self._beginning()
 
     def _holds_all(self, count: int) -> bool:
         """Whether messages that hold the whole thread prove it: a single exchange may be said again word for word."""
@@ -254,93 +248,58 @@ class _Delivery:
             and last.n == _last_remembered(self._thread)
         )
 
-    def _rearranged(self, sent: Sequence[_Sent]) -> Alignment | None:
-        """Recognise the end of the thread wherever the delivery holds it, whole but for what an edit replaced.
-
-        What replaced an earlier turn stands behind turns that it precedes in the delivery, so the order proves nothing.
-        """
-        places = self._walk.scattered([message.said for message in sent])
-        in_order = _longest_rise(places)
-        reached = -1
-        for number, (message, place) in enumerate(zip(sent, places, strict=True)):
-            if number in in_order:
-                reached = place or 0
-            elif place is not None and place < reached and not self._is_telling(message.said):
-                # Small talk behind turns that it preceded is said again.
-                places[number] = None
-        matched = [(message, place) for message, place in zip(sent, places, strict=True) if place is not None]
-        if any(self._pieces[place].n < message.after for message, place in matched):
+    def _edited(self, alike: int, rest: Sequence[Piece]) -> Alignment | None:
+        """Recognise the whole thread with its last answer given again, or its last question rephrased."""
+        replaced = [turn for turn in rest if isinstance(turn, Turn) and self._thread.stands(turn.n)]
+        if self._mixed or alike == len(self._sent) or not replaced or not self._is_told_at_length(alike):
             return None
-        held = {place for _, place in matched}
-        stand = [place for place, piece in enumerate(self._pieces) if not self._passes(piece)]
-        first = min((place for place in stand if place in held), default=None)
-        told = [message.said for message, place in matched]
-        if first is None or not (self._tells_both_sides(told) or any(message.after for message, _ in matched)):
-            return None
-        missing = [place for place in stand if place > first and place not in held]
-        last = max(n for n, place in enumerate(places) if place is not None)
-        between = [n for n, place in enumerate(places[:last]) if place is None]
-        if not missing:
-            # A summary may stand in the place of the beginning.
-            proven = not between or between == [0] or (self._whole and first == stand[0])
-        else:
-            middle, ending = missing[: len(between)], missing[len(between) :]
-            proven = (sent[0].after > 0 or between[:1] != [0]) and self._are_replaced(
-                middle, [sent[n] for n in between]
-            )
-            if ending and proven:
-                proven = ending[0] > (places[last] or 0) and self._is_replaced(ending, sent[last:])
-        if not proven and not self._mixed:
-            return None
-        if not proven:
-            # Behind a question with an id, its answers are known wherever they stand.
-            told = [message.said for message, _ in matched if message.after and self._is_telling(message.said)]
-            missing = []
-        count = Counter(told)
-        known = set()
-        for message in sent:
-            # Of equal messages the first ones are known.
-            if count[message.said]:
-                count[message.said] -= 1
-                known.add(message.place)
-        return Alignment(frozenset(known), tuple(self._pieces[place].n for place in missing))
-
-    def _turns(self, places: Sequence[int]) -> list[Turn]:
-        return [piece for place in places if isinstance(piece := self._pieces[place], Turn)]
-
-    def _are_replaced(self, places: Sequence[int], new: Sequence[_Sent]) -> bool:
-        """Whether as many messages stand in the midst of what is told again as turns are left out of it."""
-        turns = self._turns(places)
-        return len(turns) == len(new) and all(map(self._replaces, new, turns))
-
-    def _replaces(self, message: _Sent, turn: Turn) -> bool:
-        before = self._messages[message.place - 1] if message.place else None
-        if before is None or turn.role != message.role:
-            return False
-        return resemble(turn.content, message.content) if turn.role == "user" else before.role == "user"
-
-    def _is_replaced(self, places: Sequence[int], behind: Sequence[_Sent]) -> bool:
-        """Whether the last answer is given again, or the last question rephrased."""
-        if len(behind) == 1:
-            return False
-        new = behind[1]
-        before = self._messages[new.place - 1]
-        turns = self._turns(places)
-        roles = [turn.role for turn in turns]
+        roles = [turn.role for turn in replaced]
+        new = self._sent[alike]
         if new.role == "assistant" and "user" not in roles:
-            return before.role == "user" and (before.id is not None or not self._mixed)
-        if self._mixed:
-            return False
-        question = roles.index("assistant") if "assistant" in roles else len(roles)
-        one_exchange = question > 0 and "user" not in roles[question:]
-        return one_exchange and new.role == "user" and resemble(turns[0].content, new.content)
+            proven = self._sent[alike - 1].role == "user"
+        else:
+            question = roles.index("assistant") if "assistant" in roles else len(roles)
+            one_exchange = question > 0 and "user" not in roles[question:]
+            proven = one_exchange and new.role == "user"
+            proven = proven and resemble(replaced[0].content, new.content)
+        if not proven:
+            return None
+        known = self._known(alike, self._pieces)
+        return None if known is None else Alignment(known.known, tuple(turn.n for turn in replaced))
 
-    def _tells_both_sides(self, said: Sequence[Said]) -> bool:
+    def _is_told_at_length(self, count: int) -> bool:
         """Whether both sides have said something of substance there that was said once."""
-        return {one.role for one in said if self._is_telling(one)} >= {"user", "assistant"}
+        telling = {
+            message.role
+            for message in self._sent[:count]
+            if self._walk.times(message.said) == 1 and has_substance(message.content)
+        }
+        return telling >= {"user", "assistant"}
 
-    def _is_telling(self, said: Said) -> bool:
-        return self._walk.times(said) == 1 and has_substance(said.content)
+    def _answered_again(self) -> Alignment | None:
+        """Recognise another answer to the last question, where the question has an id."""
+        last = self._sent[-1]
+        question = self._messages[last.place - 1].id if last.place else None
+        if last.role != "assistant" or question is None or last.place != len(self._messages) - 1:
+            return None
+        asked = self._thread.latest.get(question, 0)
+        if not self._thread.stands(asked) or len(self._thread.turns) - asked > _PASSED_OVER:
+            return None
+        answers = self._thread.standing(asked + 1)
+        if not answers or not all(turn.anonymous and turn.role == "assistant" for turn in answers):
+            return None
+        left = [piece for piece in self._pieces if piece.n < asked]
+        everywhere = (1 << (len(left) + 1)) - 1
+        walk = Walk(left, self._thread.withdrawn, self._seal)
+        before = len(self._sent) - 1
+        ends = [n for n, places in enumerate(walk.along(everywhere, self._said[:-1])) if places >> len(left)]
+        known = self._known(before, left, from_end=True) if ends[-1:] == [before] else None
+        if known is None:
+            return None
+        if any(last.said.is_in(turn) for turn in answers):
+            # The answer is the one that stands; another role has said more since.
+            return Alignment(known.known | {last.place})
+        return Alignment(known.known, tuple(turn.n for turn in answers))
 
     def _beginning(self) -> Alignment:
         """Recognise the beginning of the thread, as of a host that went back to an earlier state."""
@@ -389,26 +348,6 @@ class _Delivery:
     def _is_reasoning(self, turn: Turn) -> bool:
         following = self._thread.remembered(turn.n + 1) if turn.n < len(self._thread.turns) else None
         return is_reasoning(turn, following)
-
-
-def _longest_rise(places: Sequence[int | None]) -> set[int]:
-    """Return the indexes of the most places that stand in rising order."""
-    ends: list[int] = []
-    indexes: list[int] = []
-    before: dict[int, int | None] = {}
-    for index, place in enumerate(places):
-        if place is None:
-            continue
-        length = bisect_left(ends, place)
-        ends[length : length + 1] = [place]
-        indexes[length : length + 1] = [index]
-        before[index] = indexes[length - 1] if length else None
-    rise = set()
-    last = indexes[-1] if indexes else None
-    while last is not None:
-        rise.add(last)
-        last = before[last]
-    return rise
 
 
 def _last_remembered(thread: Thread) -> int:

@@ -1,8 +1,7 @@
 """Deduplication of a delivery: which of its messages are new to a thread, and which turns they supersede.
 
 A host sends either the whole conversation each time or only what is new. A message with an id is known by (thread, id);
-messages without one are compared with the end of the thread (`resend`), or with the answers to a question that has one
-(`branches`). Of a turn that was erased the id and a
+messages without one are compared with the end of the thread (`resend`). Of a turn that was erased the id and a
 keyed digest of its text are known, so that it stays out when it is sent again. A turn that was taken back stays out,
 too, unless it is said to be new.
 """
@@ -16,7 +15,7 @@ import msgspec
 
 from backstory.ledger.core.events import Event, Turn, TurnRange, TurnRecorded, TurnSuperseded
 from backstory.ledger.erasure.digest import Seal
-from backstory.ledger.threads.branches import answered_again, given_up, known_answers, moved_answers
+from backstory.ledger.threads.branches import given_up
 from backstory.ledger.threads.resend import NOTHING_KNOWN, align_delivery, align_whole
 from backstory.ledger.threads.told import Told, align_told
 from backstory.ledger.threads.transcript import Thread
@@ -96,28 +95,25 @@ def align(
         aligned = align_whole(thread, messages, seal, forgotten=forgotten)
     elif mode != "append":
         aligned = align_delivery(thread, messages, seal, forgotten=forgotten, sent_before=sent_before)
-    in_part = mode in ("conversation", "branch")
-    known = aligned.known | forgotten | (known_answers(thread, messages) if in_part else frozenset())
     superseded = dict.fromkeys(aligned.superseded)
     if mode == "branch":
         superseded |= dict.fromkeys(given_up(thread, messages, is_covered))
-    fresh: dict[int, Kept] = {}
+    fresh: list[Kept] = []
     for index, message in enumerate(messages):
         if message.id is None:
-            if index not in known:
-                fresh[index] = message
+            if index not in aligned.known and index not in forgotten:
+                fresh.append(message)
         elif by_id[message.id] is message and not _was_erased(thread, message, seal):
             n = thread.latest.get(message.id)
             remembered = n is not None and (thread.stands(n) or (n in thread.withdrawn and mode != "append"))
             before = thread.turns[n - 1] if n is not None and remembered else None
-            if before is None or before.n in superseded or not Said.of(message).is_in(before):
-                fresh[index] = message
-                if before is not None and thread.stands(before.n):
+            if before is None or before.n in superseded:
+                fresh.append(message)
+            elif not Said.of(message).is_in(before):
+                fresh.append(message)
+                if thread.stands(before.n):
                     superseded[before.n] = None
-    if in_part:
-        superseded |= dict.fromkeys(answered_again(thread, messages, fresh))
-        superseded |= dict.fromkeys(moved_answers(thread, messages, fresh, superseded))
-    return Arrival(tuple(fresh.values()), max(len(thread.turns), highest) + 1, tuple(superseded), at)
+    return Arrival(tuple(fresh), max(len(thread.turns), highest) + 1, tuple(superseded), at)
 
 
 def _forgotten(thread: Thread, messages: Sequence[Kept], seal: Seal | None) -> frozenset[int]:

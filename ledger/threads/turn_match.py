@@ -112,7 +112,6 @@ class Walk:
 
     def __init__(self, pieces: Sequence[Piece], withdrawn: Container[int], seal: Seal | None) -> None:
         self._seal = seal
-        self._count = len(pieces)
         self._said: dict[tuple[str, str], list[int]] = {}
         self._digests: dict[str, list[int]] = {}
         self._sizes: dict[int, list[int]] = {}
@@ -151,25 +150,6 @@ class Walk:
             if not places:
                 return
             yield places
-
-    def scattered(self, new: Sequence[Said]) -> list[int | None]:
-        """Return which turn each message is in whatever order they stand, by its place; None for those that are none.
-
-        No turn is taken twice, and none of which only the length is known. The last ones are matched first.
-        """
-        left = (1 << self._count) - 1
-        for unsealed in self._sizes.values():
-            left &= ~_bits(unsealed)
-        found: list[int | None] = []
-        before = self._count
-        for message in reversed(new):
-            places = self._saying(message) & left
-            place = (places & ((1 << before) - 1) or places).bit_length() - 1
-            found.append(place if places else None)
-            if places:
-                before = place
-                left ^= 1 << place
-        return found[::-1]
 
     def _saying(self, message: Said) -> int:
         known = self._known.get(message)

@@ -13,14 +13,11 @@ import msgspec
 
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.events import Turn, TurnRecorded, TurnSuperseded
-from backstory.ledger.threads.transcript import Thread, Transcript
-from backstory.ledger.threads.turn_dedup import align
+from backstory.ledger.threads.resend import align_delivery
+from backstory.ledger.threads.transcript import Transcript
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
-
-_MOST_PLACES = 100
-"""Questions to which an answer may have been given again, that are looked at."""
 
 Reason: TypeAlias = Literal["revised", "edited", "replaced", "withdrawn"]
 
@@ -80,7 +77,11 @@ def _of(folded: Transcript, name: str, commit: Commit, ordinals: Sequence[int]) 
     edited = [
         n for n, reason in reasons.items() if reason == "edited" and commit.cause.action not in ("branch", "told")
     ]
-    proven = known is None or not edited or _is_proven(known, edited, recorded)
+    proven = True
+    if known is not None and edited:
+        # What the delivery must have begun with, for it to have been taken for an edit.
+        sent = [*known.standing(1, min(edited) - 1), *recorded]
+        proven = set(edited) <= set(align_delivery(known, list(map(_sent, sent))).superseded)
     return [
         SupersededTurn(
             turn.id,
@@ -97,18 +98,6 @@ def _of(folded: Transcript, name: str, commit: Commit, ordinals: Sequence[int]) 
         for turn in gone
         if turn is not None
     ]
-
-
-def _is_proven(thread: Thread, edited: Sequence[int], recorded: Sequence[Turn]) -> bool:
-    """Whether a delivery of the whole conversation would be taken for this edit, or turns behind it stand."""
-    if any(turn.n not in edited for turn in thread.walk(min(edited))):
-        return True
-    before = thread.standing(1, min(edited) - 1)
-    asked = [place for place, turn in enumerate(before, 1) if turn.role == "user"]
-    # An answer that replaced an earlier one stands at the end, and is replaced where that stood.
-    ways = [[*before, *recorded]]
-    ways += [[*before[:place], *recorded[:1], *before[place:], *recorded[1:]] for place in asked[-_MOST_PLACES:]]
-    return any(set(edited) <= set(align(thread, list(map(_sent, way)), "").superseded) for way in ways)
 
 
 def _reason(commit: Commit, turn: Turn, ids: set[str]) -> Reason:

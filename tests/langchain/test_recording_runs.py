@@ -380,13 +380,13 @@ def test_ids_that_somebody_changes_in_the_middle_of_a_run_repeat_nothing(bs):
     assert said(bs) == ["user: hi", "assistant: yes?", "user: more", "assistant: fine"]
 
 
-def test_an_answer_that_is_asked_for_again_replaces_the_one_before_and_repeats_nothing(bs):
+def test_an_answer_that_is_asked_for_again_repeats_the_answer_and_not_the_question(bs):
     mine = agent(bs, Scripted("yes?", "one", "two"))
     told = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes?"}]
     run(mine, told[:1])
     for _ in range(2):
         run(mine, [*told, {"role": "user", "content": "more"}])
-    assert said(bs) == ["user: hi", "assistant: yes?", "user: more", "assistant: two"]
+    assert said(bs) == ["user: hi", "assistant: yes?", "user: more", "assistant: one", "assistant: two"]
 
 
 def test_removed_messages_stay_recorded_and_are_learned_from_at_once(bs, immediate):

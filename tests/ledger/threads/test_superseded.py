@@ -256,14 +256,6 @@ def test_doctor_has_nothing_to_say_of_edits_that_are_proven_or_asked_for(tmp_pat
         memory.record("t", TALK[:2], mode="replace")
         memory.turns.clear()
         assert len(memory.superseded("t")) == 5
-        for kind, ids in (("none", (None,) * 4), ("ids", tuple("abcd"))):
-            talk = [{**one, "id": name} for one, name in zip(TALK, ids, strict=True)]
-            memory.record(kind, talk)
-            for number in range(3):
-                again = {"role": "assistant", "content": f"I know Oslo, answer {number}"}
-                again |= {} if kind == "none" else {"id": f"n{number}"}
-                assert memory.record(kind, [talk[0], again, *talk[2:]]).superseded == 1
-            assert [turn.proven for turn in memory.superseded(kind)] == [True] * 3
     assert [check for check in doctor(tmp_path) if check.check == "superseded turns"] == []
 
 
