@@ -133,7 +133,7 @@ def test_a_search_takes_a_category_a_limit_and_the_turns(server, learned):
         learned.add_fact(f"Ada likes tea number {n}", "preference")
     assert call(server, "memory_search", query="tea", limit=2)["count"] == 2
     assert call(server, "memory_search", query="Ada", category="knowledge")["count"] == 1
-    said = call(server, "memory_search", query="Oslo", within="turns", limit=1)["results"]
+    said = call(server, "memory_search", query="Rust in Oslo", within="turns", limit=1)["results"]
     assert [(one["id"], one["thread"], one["role"]) for one in said] == [("a1", "t1", "user")]
 
 
