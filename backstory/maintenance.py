@@ -302,7 +302,8 @@ def _model(loaded: Loaded, environ: Mapping[str, str], *, ask: bool) -> Check:
     shown = _NAME_AND_PASSWORD.sub("…@", address) if address else "its maker's own address"
     if not ask:
         return Check("model", True, f"{name} at {shown} would be asked; `doctor --model` asks it")
-    model = OpenAIModel(name, api_key=stated.api_key or environ.get("OPENAI_API_KEY"), base_url=address)
+    key = stated.api_key or environ.get("OPENAI_API_KEY")
+    model = OpenAIModel(name, api_key=key, base_url=address, temperature=stated.temperature)
     with closing(model):
         try:
             answer = model.ask(_QUESTION)

@@ -17,6 +17,7 @@ from backstory.ledger.core.commands import (
     ImportDocument,
     RemoveFact,
     Revert,
+    RollBack,
     SaveDocument,
 )
 from backstory.ledger.core.commit import Cause, Commit, Head
@@ -49,6 +50,7 @@ from backstory.ledger.core.events import (
     TurnEvent,
     UpdateEvent,
 )
+from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import CATEGORIES, PolicyValue, check_policy
 from backstory.ledger.core.sanitize import MAX_FACT, safe_text
 from backstory.ledger.learning.sharing import deliver
@@ -68,6 +70,7 @@ from backstory.projections.history.times import At
 from backstory.results import FactChange, ImportedDocument, PolicyResult, RefusedItem, RenamedFact, ReturnedFact
 
 _Answer = TypeVar("_Answer")
+_Undoing = TypeVar("_Undoing", Revert, RollBack)
 _WITH_USER = "all_agents"
 """The action of an agent's clear that was a part of its user's."""
 
@@ -157,17 +160,29 @@ def _revert_of_sections(users: ScopeServices, agent: str | None, command: Revert
 
 
 def _revert(services: ScopeServices, command: Revert, *, dry_run: bool) -> UndoResult:
+    cause = services.cause("revert", target=command.target, force=command.force)
+    return _undo(services, command, preview_revert, cause, dry_run=dry_run)
+
+
+def _undo(
+    services: ScopeServices,
+    command: _Undoing,
+    preview: Callable[[Memory, _Undoing, Iterable[Commit]], UndoResult],
+    cause: Cause,
+    *,
+    dry_run: bool,
+) -> UndoResult:
+    """Plan an undo on the newest head, and commit it there unless it is a dry run or conflicts."""
     writer = services.writer
     if not dry_run:
         services = services.with_policy_in_force()
 
     def undo(head: Head) -> UndoResult:
         memory = writer.memory()
-        erased = memory.barriers.get("redaction", 0) > command.target
-        plan = preview_revert(memory, writer.dated(command), services.commits(writer) if erased else ())
-        if dry_run or (plan.conflicts and not command.force):
+        erased = memory.barriers.get("redaction", 0) > (cause.target or 0)
+        plan = preview(memory, writer.dated(command), services.commits(writer) if erased else ())
+        if dry_run or (plan.conflicts and not cause.force):
             return plan
-        cause = services.cause("revert", target=command.target, force=command.force)
         commit = writer.commit(command, cause, expected=services.expected or head.hash)
         return msgspec.structs.replace(plan, commit=commit.seq, events=commit.events)
 
@@ -185,20 +200,7 @@ def rollback(services: ScopeServices, to: At, *, dry_run: bool) -> UndoResult:
         )
     then = services.logs(writer).memory_at(services.times(writer).cut("to", to, whole_days=False))
     command = rollback_command(then, then.seq, seen=seen)
-    if not dry_run:
-        services = services.with_policy_in_force()
-
-    def undo(head: Head) -> UndoResult:
-        memory = writer.memory()
-        erased = memory.barriers.get("redaction", 0) > then.seq
-        plan = preview_rollback(memory, writer.dated(command), services.commits(writer) if erased else ())
-        if dry_run:
-            return plan
-        cause = services.cause("rollback", target=then.seq)
-        commit = writer.commit(command, cause, expected=services.expected or head.hash)
-        return msgspec.structs.replace(plan, commit=commit.seq, events=commit.events)
-
-    return _on_newest(services, undo)
+    return _undo(services, command, preview_rollback, services.cause("rollback", target=then.seq), dry_run=dry_run)
 
 
 def add_fact(services: ScopeServices, content: str, category: str, confidence: float) -> FactChange:

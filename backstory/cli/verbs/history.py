@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from backstory.cli.session import Session, progress, session_of
+from backstory.ledger.core.kinds import LedgerCauseKind, words_of
 
 if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
@@ -109,19 +110,7 @@ def log(
         session.note(f"{len(entries) - most} older commits are not shown: use --limit {len(entries)} to see them")
 
 
-_KINDS = (
-    "genesis",
-    "extraction",
-    "summary",
-    "manual",
-    "import",
-    "revert",
-    "rollback",
-    "clear",
-    "policy",
-    "redaction",
-    "share",
-)
+_KINDS = words_of(LedgerCauseKind)
 
 
 @dataclass(frozen=True)
