@@ -22,9 +22,9 @@ def home(tmp_path: Path) -> Path:
 
 
 def without_details(value: object) -> object:
-    """Leave out the sentences that explain, whose wording may change, and who counted the tokens: all count alike."""
+    """Leave out what may change: sentences that explain, who counted the tokens, and scores; their order stays."""
     if isinstance(value, dict):
-        return {key: without_details(each) for key, each in value.items() if key not in ("detail", "counter")}
+        return {key: without_details(each) for key, each in value.items() if key not in ("detail", "counter", "score")}
     return [without_details(each) for each in value] if isinstance(value, list) else value
 
 
