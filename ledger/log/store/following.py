@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 from backstory.ledger.core.commit import hash_of
 from backstory.ledger.core.errors import CorruptLogError
@@ -31,7 +31,7 @@ def followed(
     while True:
         # Before the lines are returned: whoever asks for them may remove the stream before asking for more.
         if not first:
-            first = next((hash_of(record.line) for record in store.read(stream)), "")
+            first = _first_hash(store, stream)
         elif store.is_removed(first):
             return
         for record in store.read(stream, seq):
@@ -47,3 +47,15 @@ def followed(
                 byte=store.size(stream),
             )
         wait()
+
+
+def _first_hash(store: EventStore, stream: str) -> str:
+    """Return the hash of a stream's first line; "" without one."""
+    records = store.read(stream)
+    try:
+        record = next(records, None)
+    finally:
+        if isinstance(records, Generator):
+            # Closed here and not when it is dropped, where Python would ignore the interrupt that ends a `--follow`.
+            records.close()
+    return "" if record is None else hash_of(record.line)
