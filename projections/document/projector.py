@@ -40,6 +40,8 @@ DELAY_SECONDS = 0.05
 
 _INDEX_BYTES = 1 << 20
 _FORK_PATIENCE_SECONDS = 1.0
+_MOMENT = 1.0
+"""Seconds that a check waits for the work of another memory, which keeps its memory.json behind meanwhile."""
 
 
 Share = Callable[[Scope, Memory, Head], None]
@@ -207,8 +209,8 @@ class _Work:
         return self._settle(writer.scope, writer)
 
     def flush_if_free(self, writer: Writer) -> None:
-        """Do the same unless another thread is working; where the ledger is locked, leave it to the thread."""
-        if not self._busy.acquire(blocking=False):
+        """Do the same unless another thread works for longer than a moment; a locked ledger is left to the thread."""
+        if not self._busy.acquire(timeout=_MOMENT):
             return
         try:
             self._settle(writer.scope, writer, wait=False)

@@ -105,7 +105,7 @@ def fill_up(file: Path) -> None:
 def test_a_small_disk_fills_up_and_is_freed(small_disk: Path) -> None:
     home = small_disk / "home"
     ballast, rest = small_disk / "ballast", small_disk / "rest"
-    ballast.write_bytes(b"x" * (64 << 10))
+    ballast.write_bytes(b"x" * (96 << 10))
     turns: list[str] = []
     facts: list[str] = []
     with open_home(home, ScriptedModel(reply("learned"), repeat=True)) as backstory:

@@ -455,6 +455,31 @@ def test_verify_finds_nothing_once_a_scope_was_opened_and_flushed(tmp_path: Path
         assert memory.verify().ok
 
 
+def test_verify_waits_for_the_work_of_another_memory(tmp_path: Path) -> None:
+    held, done = threading.Event(), threading.Event()
+    with open_home(tmp_path) as home:
+        memory = home.memory("ada")
+        memory.add_fact("Ada sings")
+        assert memory.flush()
+        busy = home._services.projector._work._busy
+
+        def work() -> None:
+            with busy:
+                held.set()
+                done.wait(PATIENCE)
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        assert held.wait(PATIENCE)
+        memory.add_fact("Ada runs")
+        ending = threading.Timer(0.05, done.set)
+        ending.start()
+        found = memory.verify()
+        worker.join(PATIENCE)
+        ending.join(PATIENCE)
+        assert found.ok, found.problems
+
+
 def test_a_home_that_holds_no_memory_is_left_empty(tmp_path: Path) -> None:
     with open_home(tmp_path / "new") as home:
         home.memory("ada").flush()
