@@ -13,14 +13,12 @@ import difflib
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory.config.provider_model import OWN_PROVIDERS
 from backstory.config.settings import ModelSettings, Settings
-from backstory.config.size_limits import DEEPEST, check_extent, check_values
 from backstory.ledger.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -82,7 +80,6 @@ def read_config(
     else:
         where = f"the configuration file {config}"
         section = _section(_parsed(config), where)
-    check_values(_stated(section), lambda key, why: ConfigError(f"{key} in {where} {why}: {_SHORTEN}"))
     env = os.environ if environ is None else environ
     found = {key: _looked_up(key, value, env) for key, value in _flat(section, where).items()}
     if isinstance(found.get("model"), str) and not isinstance(config, Mapping):
@@ -92,14 +89,6 @@ def read_config(
             "for the name of a model alone use model_name"
         )
     return found
-
-
-def _stated(section: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    for key, value in section.items():
-        if key == BACKEND and isinstance(value, Mapping):
-            yield from ((str(inner), stated) for inner, stated in value.items())
-        else:
-            yield key, value
 
 
 def _looked_up(key: str, value: object, env: Mapping[str, str]) -> object:
@@ -151,8 +140,6 @@ def _loaded(text: str, where: str) -> object:
         root = loader.get_single_node()
         if root is None:
             return None
-        # Check the size before construction, since merges copy what they name.
-        check_extent(root, _parts, partial(_too_much, where), loops=True)
         if isinstance(root, yaml.MappingNode):
             _check_pairs([pair for pair in root.value if _may_be_ours(pair[0])], where, [root], set())
         return loader.construct_document(root)
@@ -161,21 +148,10 @@ def _loaded(text: str, where: str) -> object:
 
 
 def _loader(where: str) -> type[yaml.SafeLoader]:
-    """Create a YAML loader that limits the depth, and names the line of an error."""
+    """Create a YAML loader that names the line of an error."""
     import yaml
 
-    class Bounded(yaml.SafeLoader):
-        _level = 0
-
-        def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-            if self._level > DEEPEST:
-                event = self.peek_event()  # type: ignore[no-untyped-call]
-                raise _no_yaml(where, f"it is nested more than {DEEPEST} levels deep", event.start_mark)
-            self._level += 1
-            node: yaml.Node | None = super().compose_node(parent, index)
-            self._level -= 1
-            return node
-
+    class Placed(yaml.SafeLoader):
         def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
             try:
                 return super().construct_object(node, deep)
@@ -183,17 +159,7 @@ def _loader(where: str) -> type[yaml.SafeLoader]:
                 # PyYAML raises these for an invalid date, or a word with the tag of a number.
                 raise _no_yaml(where, "the value does not have the stated type", node.start_mark) from None
 
-    return Bounded
-
-
-def _parts(node: yaml.Node) -> list[yaml.Node]:
-    if isinstance(node.value, str):
-        return []
-    return [part for one in node.value for part in (one if isinstance(one, tuple) else (one,))]
-
-
-def _too_much(where: str, node: yaml.Node, why: str) -> ConfigError:
-    return ConfigError(f"{where} {why} at line {node.start_mark.line + 1}: {_SHORTEN}")
+    return Placed
 
 
 def _may_be_ours(key: yaml.Node) -> bool:

@@ -22,7 +22,6 @@ from backstory.config.host_file import HostFile, read_host_file, uses_server
 from backstory.config.model_factory import ModelLike, as_model
 from backstory.config.provider_model import OWN_PROVIDERS, ForeignModel, ProviderModel, read_foreign
 from backstory.config.settings import NO_EMBEDDER, WEIGHTS, ModelSettings, Settings
-from backstory.config.size_limits import check_values
 from backstory.config.value_ranges import kind_of
 from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue
@@ -97,7 +96,6 @@ def load_settings(
     """
     env = os.environ if environ is None else environ
     given = {key: value for key, value in (arguments or {}).items() if value is not None}
-    check_values(given.items(), lambda key, why: ConfigError(f"{key} (from the argument) {why}: give a plain value"))
     layers = [("file", read_config(config, env)), ("environment", _from_environment(env)), ("argument", given)]
     values: dict[str, object] = {}
     foreign: ForeignModel | None = None

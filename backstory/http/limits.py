@@ -131,9 +131,9 @@ class Limiter:
         name = None if caller is None else caller.name
         try:
             if self._is_passed_on(scope["path"]):
-                # The upstream decides what is too large for it.
+                # The upstream decides what is too large or too slow for it.
                 with self._stream(name):
-                    await self._pass_on(scope, receive, send)
+                    await self._app(scope, receive, send)
                 return
             async with self._body(scope, name, receive) as body:
                 if body is None:
@@ -198,36 +198,6 @@ class Limiter:
         finally:
             self._streams.give_back(caller, 1)
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the app on a body that comes while it runs; a client that sends it too slowly hangs up, to the app."""
-        left, is_whole, is_slow, is_answered = self._limits.body_seconds, False, False, False
-        clock = asyncio.get_running_loop().time
-
-        async def received() -> Message:
-            nonlocal left, is_whole, is_slow
-            if is_whole:
-                return await receive()
-            begun = clock()
-            try:
-                # Only the waits for the client count, so that a slow upstream costs it nothing.
-                async with asyncio.timeout(left):
-                    message = await receive()
-            except TimeoutError:
-                is_slow = True
-                return {"type": "http.disconnect"}
-            left -= clock() - begun
-            is_whole = not message.get("more_body", False)
-            return message
-
-        async def sent(message: Message) -> None:
-            nonlocal is_answered
-            is_answered = True
-            await send(message)
-
-        await self._app(scope, received, sent)
-        if is_slow and not is_answered:
-            raise self._too_slow()
-
     @contextlib.asynccontextmanager
     async def _body(self, scope: Scope, caller: str | None, receive: Receive) -> AsyncIterator[Receive | None]:
         """Read the body; give a `receive` that has all of it, or None where the client hung up."""
@@ -240,7 +210,8 @@ class Limiter:
                 async with asyncio.timeout(self._limits.body_seconds):
                     is_whole = await self._read(parts, caller, receive)
             except TimeoutError:
-                raise self._too_slow() from None
+                slow = f"the body took longer than {self._limits.body_seconds:g} seconds: send it faster, or in parts"
+                raise _Refused("body_seconds", 408, slow) from None
             yield _again(b"".join(parts), receive) if is_whole else None
         finally:
             self._bodies.give_back(caller, sum(map(len, parts)))
@@ -261,10 +232,6 @@ class Limiter:
             parts.append(part)
             if not message.get("more_body", False):
                 return True
-
-    def _too_slow(self) -> _Refused:
-        slow = f"the body took longer than {self._limits.body_seconds:g} seconds: send it faster, or in parts"
-        return _Refused("body_seconds", 408, slow)
 
     def _too_large(self) -> _Refused:
         return _Refused(

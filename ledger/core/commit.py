@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import TypedDict, TypeVar
 
@@ -82,6 +82,24 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=
     by_model: bool = False
     key: str | None = None
 
+    def __str__(self) -> str:
+        """Name the kind of the commit and its object, such as `revert of 7`."""
+        match self.kind:
+            case "manual":
+                return f"by {'a tool' if self.by_model else 'hand'}: {self.action or 'change'}"
+            case "import" if self.action == "save":
+                return "saved document"
+            case "import" if self.action == "home":
+                return f"imported from {self.origin}" if self.origin else "imported"
+            case "revert":
+                return f"revert of {self.target}"
+            case "rollback":
+                return f"rollback to {self.target}"
+            case "summary" if self.summarized is not None:
+                return f"summary of {self.summarized.first}-{self.summarized.last}"
+            case _:
+                return self.kind
+
 
 class Draft(msgspec.Struct, frozen=True):
     """A commit that is not yet part of the chain."""
@@ -124,16 +142,6 @@ class _Sealed(msgspec.Struct, forbid_unknown_fields=True):
     hash: str
 
 
-class _Replayed(msgspec.Struct):
-    """The fields of a line that a replay needs; the decoder skips the others."""
-
-    v: int
-    seq: int
-    at: str
-    cause: Cause
-    events: tuple[Event, ...]
-
-
 class _Ends(msgspec.Struct):
     seq: int
     prev: str
@@ -145,7 +153,6 @@ _event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 # Bound once, because a replay calls them for every line or event.
 _encode = msgspec.json.Encoder().encode
 _decode_sealed = msgspec.json.Decoder(_Sealed).decode
-_decode_replayed = msgspec.json.Decoder(_Replayed).decode
 _decode_ends = msgspec.json.Decoder(_Ends).decode
 _decode_cause = msgspec.json.Decoder(Cause).decode
 _decode_event = _event.decode
@@ -372,18 +379,6 @@ def _upcast(sealed: _Sealed) -> tuple[Cause, tuple[Event, ...]]:
         msgspec.convert(contents["cause"], Cause),
         msgspec.convert(contents["events"], tuple[Event, ...]),
     )
-
-
-def replay_line(line: bytes) -> tuple[int, str, str, Sequence[Event]]:
-    """Return seq, time, kind of cause and events of a line, without checking its hash."""
-    try:
-        read = _decode_replayed(line)
-        if read.v in _AS_THEY_ARE:
-            return read.seq, read.at, read.cause.kind, read.events
-    except msgspec.ValidationError:
-        pass  # Most likely an older version.
-    old = decode(line)
-    return old.seq, old.at, old.cause.kind, old.events
 
 
 def unseal(line: bytes, after: Head, *, stream: str, byte: int) -> Commit:

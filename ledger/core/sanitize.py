@@ -20,6 +20,7 @@ MAX_SUMMARY = 50_000
 MAX_CONTENT = 1_000_000
 """The most characters in a turn, and of a text that is refused for its length and recorded."""
 
+_MAX_DAYS = 10**6
 _MAX_DEPTH = 32
 _MAX_INT = 2**63 - 1
 
@@ -55,6 +56,13 @@ def bounded_name(name: str) -> str:
         return clean
     digest = hashlib.sha256(clean.encode()).hexdigest()
     return f"{clean[: MAX_NAME - len(digest) - 1]}…{digest}"
+
+
+def whole_days(value: object) -> int | None:
+    """Return a lifetime as whole days, cut as DeerFlow does; None unless it is a number from 1 to below a million."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if 1 <= value < _MAX_DAYS else None
 
 
 def safe_json(value: object, limit: int = MAX_NAME * 8, depth: int = 0) -> Json:

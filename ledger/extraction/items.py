@@ -23,7 +23,7 @@ from backstory.ledger.core.events import (
     Removal,
     Unread,
 )
-from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_FACT, MAX_NAME, Json, clip
+from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_FACT, MAX_NAME, Json, clip, whole_days
 
 _MAX_EVIDENCE = 50
 _MAX_DAYS = 10**6
@@ -73,12 +73,7 @@ class _NewFact(_Labelled):
     def _text(cls, value: object) -> str | None:
         return value if isinstance(value, str) and value.strip() else None
 
-    @field_validator("expected_valid_days", mode="before")
-    @classmethod
-    def _days(cls, value: object) -> int | None:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return None
-        return int(value) if 0 < value < _MAX_DAYS and value == int(value) else None
+    _days = field_validator("expected_valid_days", mode="before")(whole_days)
 
 
 class _Reference(_Labelled):

@@ -11,9 +11,8 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.events import SECTION_GROUPS, Candidate, NewFact, NewSummary, Unread
 from backstory.ledger.core.moments import parse_moment, spell_moment
-from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_FACT, MAX_NAME, bounded_name, clip, safe_json
+from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_FACT, MAX_NAME, bounded_name, clip, safe_json, whole_days
 
-_MAX_DAYS = 10**6
 _MAX_CONFIRMATIONS = 10**6
 _MAX_SOURCES = 1_000
 _NO_SOURCES = ("", "unknown", "consolidation")
@@ -66,12 +65,7 @@ class _Fact(BaseModel):
     def _text(cls, value: object) -> str | None:
         return value if isinstance(value, str) and value.strip() else None
 
-    @field_validator("expected_valid_days", mode="before")
-    @classmethod
-    def _days(cls, value: object) -> int | None:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return None
-        return int(value) if 1 <= value < _MAX_DAYS else None
+    _days = field_validator("expected_valid_days", mode="before")(whole_days)
 
     @field_validator("confirmations", mode="before")
     @classmethod

@@ -14,7 +14,6 @@ import contextlib
 import logging
 import threading
 import time
-import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -54,10 +53,6 @@ _log = logging.getLogger(__name__)
 _AFTER_FAULT = timedelta(seconds=60)
 _LOOK_AGAIN_SECONDS = 0.2
 _IDLE_SECONDS = 3600.0
-_LOOK_SECONDS = 60.0
-"""How often the watched scopes are looked at for turns that another process recorded and did not learn from."""
-_PAUSES = 20
-"""A look is followed by a pause of this many times what it took, at least."""
 _DETAIL_CHARS = 300
 
 
@@ -154,9 +149,6 @@ class Producer:
         self._busy: set[_Key] = set()
         self._elsewhere: dict[_Key, float] = {}
         """When to retry conversations leased by another process, by the machine's monotonic clock."""
-        self._watched: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
-        self._next_look = time.monotonic() + _LOOK_SECONDS
-        """When to look at the watched scopes again, by the same clock."""
         self._changed = threading.Condition()
         self._closing = False
         register(self)
@@ -201,8 +193,7 @@ class Producer:
     def watch(self, writer: Writer) -> bool:
         """Watch a scope: turns that are already pending are due at the times that the transcript gives.
 
-        A conversation that is already due is not put off. Workers look again from time to time while the writer is in
-        use, because another process may record turns and end before it learns from them.
+        A conversation that is already due is not put off.
 
         Returns:
             Whether any are pending.
@@ -216,22 +207,8 @@ class Producer:
                 before = self._due.get(key)
                 self._due[key] = before if before is not None and before <= now else moment
                 self._writers[key] = writer
-            self._watched[writer.scope] = writer
             self._ensure_workers()
         return bool(pending)
-
-    def _look_again(self) -> None:
-        """Watch again what is watched."""
-        begun = time.monotonic()
-        for writer in self._watched.values():
-            try:
-                self.watch(writer)
-            except BackstoryError as error:
-                _log.debug("%s was not looked at: %s", writer.scope, error)
-            if self._closing:
-                return
-        took = time.monotonic() - begun
-        self._next_look = time.monotonic() + max(_LOOK_SECONDS, _PAUSES * took)
 
     def notice(self, writer: Writer, thread: str, *, immediate: bool = False) -> None:
         """Note that turns were recorded; a conversation that is already due is not put off again.
@@ -412,14 +389,8 @@ class Producer:
                 key, unjudged = self._take_locked({key for key, again in self._elsewhere.items() if again > now})
                 if key is not None:
                     return key
-                looks = not unjudged and now >= self._next_look
-                if looks:
-                    # Only one worker looks.
-                    self._next_look = now + _IDLE_SECONDS
-                elif not unjudged:
-                    self._changed.wait(min(self._pause(now), self._next_look - now))
-            if looks:
-                self._look_again()
+                if not unjudged:
+                    self._changed.wait(self._pause(now))
             self._judge(unjudged)
 
     def _pause(self, monotonic: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Protocol, assert_never
 
-from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.events import (
     CandidateRejected,
     Erased,
@@ -229,25 +229,9 @@ def _update(commit: Commit) -> UpdateNode:
         seq=commit.seq,
         at=commit.at,
         cause=cause.kind,
-        title=_title(cause),
+        title=str(cause),
         by=cause.model or cause.actor or "",
         summary=entry(commit).summary,
         refused=dict(sorted(refused.items())),
         failed=None if failed is None else failed.reason,
     )
-
-
-def _title(cause: Cause) -> str:
-    match cause.kind:
-        case "manual":
-            return f"by {'a tool' if cause.by_model else 'hand'}: {cause.action or 'change'}"
-        case "import" if cause.action == "save":
-            return "saved document"
-        case "import" if cause.action == "home":
-            return f"taken over from {cause.origin}" if cause.origin else "taken over"
-        case "revert":
-            return f"revert of {cause.target}"
-        case "rollback":
-            return f"rollback to {cause.target}"
-        case _:
-            return cause.kind

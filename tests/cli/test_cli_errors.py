@@ -101,15 +101,6 @@ def test_what_is_not_there_is_1(story: Cli, words: list[str]) -> None:
     assert story.json(*words, code=1)["error"]["kind"] == "NotFoundError"
 
 
-def test_a_configuration_that_blows_up_is_wrong_use(cli: Cli) -> None:
-    levels = [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 40)]
-    file = cli.folder / "bomb.yaml"
-    file.write_text(f"a0: &a0 [x]\n{''.join(levels)}memory: {{guaranteed_categories: *a39}}\n")
-    assert "comes to more than 100000 values when its aliases are written out at line 6" in cli.error(
-        "--config", file, "show", code=2
-    )
-
-
 def test_a_rule_outside_its_range_is_wrong_use_also_on_an_empty_memory(cli: Cli) -> None:
     for words in (["--threshold", "2"], ["--threshold", "nan"], ["--set", "max_facts=0"]):
         cli.error("what-if", *words, code=2)

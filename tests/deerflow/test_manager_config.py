@@ -129,20 +129,11 @@ def test_keys_without_a_value_say_nothing(tmp_path):
     assert "max_facts" not in read.stated
 
 
-def _shared(levels: int) -> dict[str, object]:
-    """What YAML's aliases make: little in memory, and beyond all bounds when it is written out."""
-    value: dict[str, object] = {"k": "v"}
-    for _ in range(levels):
-        value = {f"k{number}": value for number in range(9)}
-    return value
-
-
 @pytest.mark.parametrize(
     ("config", "told"),
     [
         ({"max_facts": 5}, "from 10"),
         ({"debounce_seconds": "soon"}, "debounce_seconds"),
-        ({"model": _shared(40)}, "model in the configuration comes to more than 100000 values"),
     ],
 )
 def test_a_value_that_cannot_be_is_an_error_that_says_so(host, config, told):

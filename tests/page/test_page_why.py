@@ -119,21 +119,6 @@ def test_where_nothing_was_cited_it_says_so(story: ThreadServer, window: Window)
     expect(page.locator("mark")).to_have_count(0)
 
 
-def test_words_that_were_taken_back_since_are_marked(story: ThreadServer, window: Window) -> None:
-    fact = {"content": "Ada has a dog", "confidence": 0.9, "evidence": ["x1"]}
-    learn(story, "walk", "I have a dog.", {"newFacts": [fact]})
-    page = window.go("#/why?user=ada&fact=fact_4_0")
-    expect(page.locator('[data-turn="x1"] mark')).to_have_text("I have a dog.")
-    expect(page.locator(".withdrawn-tag")).to_have_count(0)
-    other = {"thread": "walk", "messages": [{"role": "user", "content": "I have a cat.", "id": "x2"}]}
-    assert request(story, "POST", "/v1/record", {**other, "mode": "replace"}).is_success
-    window.allow("404")
-    window.go("#/why?user=ada")
-    page = window.go("#/why?user=ada&fact=fact_4_0")
-    expect(page.locator('[data-turn="x1"] .withdrawn-tag')).to_have_text("edited or taken back since")
-    expect(page.locator(".withdrawn-tag")).to_have_count(1)
-
-
 def test_a_fact_entered_by_hand_has_no_words(story: ThreadServer, window: Window) -> None:
     fact = request(story, "POST", "/v1/facts", {"content": "Ada likes Thai food"}).json()["fact"]["id"]
     page = window.go(f"#/why?user=ada&fact={fact}")

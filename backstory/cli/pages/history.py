@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
-from backstory.cli.pages.labels import author, cause_in_words, counted, in_seconds, moment
+from backstory.cli.pages.labels import author, counted, in_seconds, moment
 from backstory.cli.pages.page import Column, Page
 from backstory.cli.pages.tables import fact_lines
 from backstory.ledger.core.dedup import dedup_key
@@ -68,7 +68,7 @@ def log_row(entry: LogEntry) -> Sequence[str]:
     return (
         str(entry.seq),
         moment(entry.at),
-        cause_in_words(cause),
+        str(cause),
         cause.thread or "",
         author(cause),
         entry.summary,
@@ -88,7 +88,7 @@ def why_page(page: Page, why: Why) -> None:
     cause = why.added.cause
     page.line(
         ("Added ", "bold"),
-        f"with commit {why.added.seq}, {moment(why.added.at)}: {cause_in_words(cause)}",
+        f"with commit {why.added.seq}, {moment(why.added.at)}: {cause}",
         f" of thread {cause.thread}" if cause.thread else "",
         f", by {author(cause)}" if author(cause) else "",
         ".",

@@ -59,22 +59,3 @@ def author(cause: Cause) -> str:
     if cause.model == RECORDED:
         return "a recorded reply"
     return cause.model or cause.actor or ""
-
-
-def cause_in_words(cause: Cause) -> str:
-    """Name the kind of a commit and its object, such as `revert of 7`."""
-    match cause.kind:
-        case "manual":
-            return f"by {'a tool' if cause.by_model else 'hand'}: {cause.action or 'change'}"
-        case "import" if cause.action == "save":
-            return "saved document"
-        case "import" if cause.action == "home":
-            return f"imported from {cause.origin}" if cause.origin else "imported"
-        case "revert":
-            return f"revert of {cause.target}"
-        case "rollback":
-            return f"rollback to {cause.target}"
-        case "summary" if cause.summarized is not None:
-            return f"summary of {cause.summarized.first}-{cause.summarized.last}"
-        case _:
-            return cause.kind

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from fakes import PATIENCE
 from serving import Stream, ThreadServer, app_client, thread_server, token, until_closed
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from backstory.http import server
 from backstory.http.access.callers import Caller, Right
@@ -145,53 +145,6 @@ def test_a_body_that_drips_is_408(running: ThreadServer) -> None:
         ended.set()
         thread.join()
     assert status == 408
-
-
-@pytest.mark.parametrize("how", ["Content-Length: 100", "Transfer-Encoding: chunked"])
-def test_a_body_to_the_proxy_that_stops_is_408(running: ThreadServer, how: str) -> None:
-    beginning = b'{"model"' if how.startswith("Content") else b'8\r\n{"model"\r\n'
-    answer = running.raw(post("/proxy/v1/chat/completions", how) + beginning)
-    assert answer.startswith(b"HTTP/1.1 408"), answer
-    assert b"longer than 0.5 seconds" in answer
-    check_well(running)
-
-
-@pytest.mark.parametrize(("parts", "status"), [(10, 200), (3, 408)])
-def test_only_the_client_of_the_proxy_has_to_be_fast(parts: int, status: int) -> None:
-    """The upstream takes a part each 20 ms, longer for ten than a body may take; a client stops after three."""
-    sent: list[Message] = []
-
-    async def upstream(scope: Scope, receive: Receive, send: Send) -> None:
-        while (message := await receive())["type"] == "http.request":
-            await asyncio.sleep(0.02)
-            if not message["more_body"]:
-                await send({"type": "http.response.start", "status": 200})
-                return
-
-    async def ask() -> None:
-        left = iter(range(9, 9 - parts, -1))
-
-        async def receive() -> Message:
-            more = next(left, None)
-            if more is None:
-                await asyncio.Event().wait()
-            return {"type": "http.request", "body": b"x", "more_body": more != 0}
-
-        async def send(message: Message) -> None:
-            sent.append(message)
-
-        limiter = Limiter(
-            upstream,
-            Limits(body_seconds=0.1),
-            is_free=lambda _: False,
-            is_stream=lambda _: False,
-            is_passed_on=lambda _: True,
-            counts=Metrics(),
-        )
-        await limiter({"type": "http", "path": "/proxy/v1/files", "headers": []}, receive, send)
-
-    asyncio.run(ask())
-    assert sent[0]["status"] == status
 
 
 @pytest.mark.parametrize("path", ["/v1/record", "/v1/flush"])

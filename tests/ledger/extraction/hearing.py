@@ -14,7 +14,7 @@ from fakes import CountingSalts
 from story import Story, given, new, summary
 
 from backstory.ledger.core.commands import AddFact, ChangePolicy, Clear, Command, Extract, FailUpdate, candidates_of
-from backstory.ledger.core.commit import EMPTY, Cause, Draft, Head, replay_line, sealed, unseal
+from backstory.ledger.core.commit import EMPTY, Cause, Draft, Head, sealed, unseal
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.errors import ReplyError
 from backstory.ledger.core.events import (
@@ -151,7 +151,7 @@ class Listener:
         assert unseal(line, after, stream="ledger", byte=0) == commit
         assert commit.events == events
         fold = Fold(self.replayed)
-        fold.advance(*replay_line(line))
+        fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
         self.replayed, self.head = fold.memory(), commit.head
         assert self.replayed == live
         self._nothing_is_there_that_may_not_be(live)

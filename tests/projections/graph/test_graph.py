@@ -171,7 +171,7 @@ def test_a_hosts_saved_document_and_what_was_taken_over_from_it_are_called_so(me
     memory.own.save([NewFact(place="facts/0", content="Ada runs", confidence=0.9)])
     memory.import_document({"facts": [{"content": "Ada swims", "confidence": 0.9}]})
     titles = [node.title for node in memory.graph().nodes if isinstance(node, UpdateNode)]
-    assert titles == ["genesis", "taken over from /deer/users/ada", "saved document", "import"]
+    assert titles == ["genesis", "imported from /deer/users/ada", "saved document", "import"]
 
 
 def test_going_back_points_at_where_it_went_back_to(story: MemoryHandle) -> None:

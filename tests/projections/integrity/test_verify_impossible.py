@@ -37,9 +37,11 @@ from backstory.ledger.core.events import (
     UpdateFailed,
     UpdateProposed,
 )
+from backstory.ledger.core.kinds import LedgerCauseKind, words_of
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.projections.history.replay import replay
+from backstory.projections.integrity.ledger_check import _EVENTS
 from backstory.projections.integrity.verify import verify
 from backstory.testing.lines import AT, erase, offsets, turn
 
@@ -48,6 +50,10 @@ EMPTY = Section()
 TOLD = Section("Ada works.", AT)
 ASKED = UpdateProposed(6, "ab" * 32, 9)
 KNOWN = frozenset({"fact_2_0", "fact_3_0", "fact_4_0", "fact_5_0", "fact_6_0"})
+
+
+def test_each_kind_of_commit_says_which_events_it_may_hold() -> None:
+    assert sorted(_EVENTS) == sorted(words_of(LedgerCauseKind))
 
 
 @pytest.fixture(scope="module")

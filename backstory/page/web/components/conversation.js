@@ -49,12 +49,12 @@ export function Conversation({ scope, thread, evidence = [], cited = false, rang
         const turns = ordered([...page.items, ...more.turns], range ? [] : evidence);
         const previous = more.ends.previous === undefined ? page.previous : more.ends.previous;
         const next = more.ends.next === undefined ? page.next : more.ends.next;
-        const evidenceOf = (turn) => evidence.find((one) => one.turn === turn.id && one.content === turn.content);
+        const isMarked = (turn) => evidence.some((one) => one.turn === turn.id && one.content === turn.content);
         const inRange = ({ n }) => range !== undefined && n >= range.first && n <= range.last;
         return html`
           ${previous && html`<button type="button" class="quiet more" disabled=${more.busy} onClick=${() => extend("previous", previous)}>↑ ${t("earlier")}</button>`}
           <ol class="turns">
-            ${turns.map((turn) => html`<${Turn} key=${`${turn.n ?? ""} ${turn.id}`} scope=${scope} thread=${thread} turn=${turn} of=${evidenceOf(turn)} cited=${cited} read=${!cited && (evidenceOf(turn) || inRange(turn))} />`)}
+            ${turns.map((turn) => html`<${Turn} key=${`${turn.n ?? ""} ${turn.id}`} scope=${scope} thread=${thread} turn=${turn} marked=${cited && isMarked(turn)} read=${!cited && (isMarked(turn) || inRange(turn))} />`)}
           </ol>
           ${turns.length === 0 && html`<p class="empty">${t("gone")}</p>`}
           ${next && html`<button type="button" class="quiet more" disabled=${more.busy} onClick=${() => extend("next", next)}>↓ ${t("later")}</button>`}
@@ -96,17 +96,14 @@ function ordered(turns, evidence) {
   return known;
 }
 
-/** A turn; `of` is the evidence that it is. */
-function Turn({ scope, thread, turn, of, cited, read }) {
+function Turn({ scope, thread, turn, marked, read }) {
   const t = useWords(words);
-  const marked = cited && of;
   const role = `role-${turn.role}`;
   return html`<li class=${`turn turn-${turn.role} ${marked ? "is-cited" : ""} ${read ? "is-read" : ""}`} data-turn=${turn.id}>
     <p class="turn-head">
       <b>${turn.name ? html`<bdi>${turn.name}</bdi>` : Object.hasOwn(words.en, role) ? t(role) : turn.role}</b>
       <span class="hint"><${Time} at=${turn.at} /></span>
       ${marked && html`<span class="cited-tag">${t("cited")}</span>`}
-      ${of?.withdrawn && html`<span class="withdrawn-tag">${t("withdrawn")}</span>`}
     </p>
     <p class="turn-text">${marked ? html`<mark><bdi>${turn.content}</bdi></mark>` : html`<bdi>${turn.content}</bdi>`}</p>
     ${turn.metadata?.context?.digest && html`<${Given} scope=${scope} thread=${thread} turn=${turn.id} />`}

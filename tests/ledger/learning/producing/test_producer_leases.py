@@ -47,26 +47,6 @@ def test_a_thread_whose_learner_died_is_taken_over(tmp_path: Path) -> None:
     assert shop.asked() == ["t"]
 
 
-def test_a_live_home_learns_from_what_a_dead_one_recorded_in_a_memory_that_both_use(tmp_path, monkeypatch):
-    monkeypatch.setattr("backstory.ledger.learning.producer._LOOK_SECONDS", 0.02)
-    clock, asked = FakeClock(), threading.Event()
-
-    def learn(prompt: Prompt) -> str:
-        asked.set()
-        return reply("Likes tea")
-
-    with open_home(tmp_path, ScriptedModel(learn), clock=clock, background=True) as live:
-        memory = live.memory("ada")
-        assert memory.facts() == ()
-        # A process that was killed: it recorded, and neither learned nor closed its home.
-        open_home(tmp_path, clock=clock).memory("ada").record("t", exchange("tea"))
-        clock.advance(30)
-        assert asked.wait(PATIENCE)
-        assert memory.flush(PATIENCE)
-        assert [fact.content for fact in memory.facts()] == ["Likes tea"]
-        assert not memory.status().pending
-
-
 def test_here_and_now_waits_for_whoever_is_at_it_and_asks_only_about_what_is_left(tmp_path: Path) -> None:
     gate, clock = Gate(reply("Likes tea")), FakeClock()
     one = open_home(tmp_path, ScriptedModel(gate), clock=clock).memory("ada")
