@@ -1,9 +1,13 @@
-"""Generator of docs/reference/python.md: every public name, from signatures and docstrings. `make docs` runs it."""
+"""Generator of docs/reference: every public name, from signatures and docstrings, and the schema of a memory test.
+
+`make docs` runs it.
+"""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +15,10 @@ from pathlib import Path
 import msgspec
 
 import backstory
+from backstory.memory_tests.file import schema
 
 PAGE = Path(__file__).parent.parent / "docs/reference/python.md"
+SCHEMA = PAGE.with_name("memory-test.schema.json")
 
 INTRODUCTION = """# Reference
 
@@ -112,3 +118,4 @@ def _type(name: str, kind: object) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    SCHEMA.write_text(json.dumps(schema(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -23,7 +23,7 @@ from backstory.cli.verbs import (
     home,
     maintenance,
     proofs,
-    reextraction,
+    replaying,
     search,
     serving,
 )
@@ -81,7 +81,8 @@ _VERBS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "why-said": history.why_said,
         "diff": history.diff,
         "what-if": history.what_if,
-        "reextract": reextraction.reextract,
+        "reextract": replaying.reextract,
+        "test": replaying.run_tests,
         "verify": proofs.verify,
     },
     "Change": {

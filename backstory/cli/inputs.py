@@ -6,17 +6,13 @@ Input that cannot be read is wrong use. The error names the file and the line.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-import msgspec
-
-from backstory.ledger.core.errors import BackstoryError, ConfigError, InputError
+from backstory.ledger.core.errors import ConfigError, InputError
 from backstory.ledger.core.policy import PolicyKey, PolicyValue, policy_key
-from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.recorded import RecordedReply, read_replies
-from backstory.ledger.messages import read_message
+from backstory.ledger.messages.conversation_file import Conversation, conversation_in
 from backstory.ledger.text.json_text import parse_json
 
 _BOM = b"\xef\xbb\xbf"
@@ -24,37 +20,6 @@ _SWITCH = {
     **dict.fromkeys(("true", "yes", "on"), True),
     **dict.fromkeys(("false", "no", "off"), False),
 }
-
-
-class RecordGroup(NamedTuple):
-    """The scope and the thread of a conversation."""
-
-    scope: Scope
-    thread: str
-
-
-class Conversation(msgspec.Struct, frozen=True):
-    """The messages of a file by scope and thread, in the file's order; for each broken one its place and the reason."""
-
-    groups: dict[RecordGroup, list[dict[str, object]]]
-    broken: tuple[str, ...]
-
-    def strangers(self, user: str | None, agent: str | None) -> tuple[tuple[str, int], ...]:
-        """Return the other users, or agents, that messages name, each with its number of messages.
-
-        Args:
-            user: The user of all messages, if that is required.
-            agent: The agent of all messages, if that is required.
-        """
-        counts: dict[str, int] = {}
-        for group, messages in self.groups.items():
-            other = Scope(
-                group.scope.user if user not in (None, group.scope.user) else None,
-                group.scope.agent if agent not in (None, group.scope.agent) else None,
-            )
-            if other != Scope():
-                counts[str(other)] = counts.get(str(other), 0) + len(messages)
-        return tuple(counts.items())
 
 
 def _read(file: str) -> bytes:
@@ -125,51 +90,10 @@ def read_conversation(file: str, *, user: str | None, agent: str | None, thread:
     Raises:
         InputError: The file cannot be read, or is an array that cannot be parsed.
     """
-    data = _read(file)
-    groups: dict[RecordGroup, list[dict[str, object]]] = {}
-    broken = []
     try:
-        for where, item in _items(data):
-            try:
-                message = _message(item)
-                group = _group(message, user=user, agent=agent, thread=thread)
-            except BackstoryError as error:
-                broken.append(f"{where}: {error}")
-            else:
-                groups.setdefault(group, []).append(message)
+        return conversation_in(_read(file), user=user, agent=agent, thread=thread)
     except InputError as error:
         raise InputError(_named(file, error)) from error
-    return Conversation(groups, tuple(broken))
-
-
-def _items(data: bytes) -> Iterator[tuple[str, object]]:
-    """Yield the position and the content of each message; a line of JSONL as unparsed bytes."""
-    if data.lstrip().startswith(b"["):
-        items = parse_json(data)
-        for number, item in enumerate(items if isinstance(items, list) else [], 1):
-            yield f"message {number}", item
-        return
-    for number, line in enumerate(data.split(b"\n"), 1):
-        if line.strip():
-            yield f"line {number}", line
-
-
-def _message(item: object) -> dict[str, object]:
-    message = parse_json(item) if isinstance(item, bytes) else item
-    if not isinstance(message, dict):
-        raise InputError("a message must be an object with role and content")
-    return message
-
-
-def _group(message: dict[str, object], *, user: str | None, agent: str | None, thread: str | None) -> RecordGroup:
-    read = read_message(message)
-    name = read.thread_id or thread
-    if not name:
-        raise InputError("the message has no thread_id: add one, or name a thread for all messages with --thread")
-    scope = Scope.of(
-        user if read.user_id is None else read.user_id, agent if read.agent_name is None else read.agent_name
-    )
-    return RecordGroup(scope, name)
 
 
 def policy_changes(settings: Iterable[str]) -> dict[str, PolicyValue]:

@@ -1,6 +1,11 @@
-"""Tests for engines: the conformance suite that each `EventStore` has to pass. Needs the extra `testing`.
+"""Testing: memory tests in pytest, and the conformance suite that each `EventStore` has to pass.
 
-Subclass the suite in a test module of your own:
+    from backstory.testing import memory_test
+
+    def test_what_ada_said():
+        memory_test("tests/ada.test.yaml")
+
+The suite needs the extra `testing`. Subclass it in a test module of your own:
 
     import pytest
     from backstory.testing import EventStoreConformance
@@ -15,6 +20,22 @@ Subclass the suite in a test module of your own:
             return MyEngine()
 """
 
-from backstory.testing.conformance import Engine, EventStoreConformance
+from __future__ import annotations
 
-__all__ = ["Engine", "EventStoreConformance"]
+from typing import TYPE_CHECKING
+
+from backstory.testing.memory_files import memory_test
+
+if TYPE_CHECKING:
+    from backstory.testing.conformance import Engine, EventStoreConformance
+
+__all__ = ["Engine", "EventStoreConformance", "memory_test"]
+
+
+def __getattr__(name: str) -> object:
+    """Import the suite when it is asked for, since it needs hypothesis."""
+    if name in {"Engine", "EventStoreConformance"}:
+        from backstory.testing import conformance
+
+        return getattr(conformance, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ import msgspec
 
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
-from backstory.ledger.extraction.model import Answer, Prompt
+from backstory.ledger.extraction.model import Answer, Prompt, Usage, token_count
 from backstory.ledger.text.json_text import inner_spans, read_number, where_too_deep
 
 RECORDED = "recorded"
@@ -17,10 +17,23 @@ RECORDED = "recorded"
 
 
 class RecordedReply(msgspec.Struct, frozen=True):
-    """A recorded answer for one thread; implements the model port."""
+    """A recorded answer for one thread; implements the model port.
+
+    Attributes:
+        thread: the thread.
+        text: the raw answer.
+        prompt: the digest of what was asked, as a memory test keeps it; None for an answer to any question.
+        model: the model that gave it; None where that does not matter.
+        run: which of several answers to the same question it is, from 1.
+        usage: the tokens that it took.
+    """
 
     thread: str
     text: str
+    prompt: str | None = None
+    model: str | None = None
+    run: int = 1
+    usage: Usage | None = None
 
     @property
     def name(self) -> str:
@@ -72,7 +85,18 @@ def _read(line: bytes | str) -> RecordedReply | None:
 
 def _of_row(row: object) -> RecordedReply | None:
     thread = _thread(row.get("thread_id")) if isinstance(row, dict) else None
-    return RecordedReply(thread, _text(row["reply"])) if isinstance(row, dict) and thread and "reply" in row else None
+    if not isinstance(row, dict) or thread is None or "reply" not in row:
+        return None
+    prompt, model, run = row.get("prompt"), row.get("model"), row.get("run")
+    counts = [token_count(row.get(name)) for name in ("tokens_in", "tokens_out")]
+    return RecordedReply(
+        thread,
+        _text(row["reply"]),
+        prompt if isinstance(prompt, str) else None,
+        model if isinstance(model, str) else None,
+        run if isinstance(run, int) else 1,
+        None if counts == [None, None] else Usage(*counts),
+    )
 
 
 def _read_unparsed(line: str) -> RecordedReply | None:

@@ -8,6 +8,7 @@ hidden messages, answers that only call tools, upload blocks and injected memory
     hidden      whether a message is hidden by its host and not written by a person
     reading     a Message, from these three
     keeping     the filter: which messages of a conversation are recorded
+    conversation_file   a file of messages, each with its memory and thread
 """
 
 from backstory.ledger.messages.hidden import KeepHidden

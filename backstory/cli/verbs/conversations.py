@@ -11,11 +11,11 @@ import typer
 from backstory.cli.session import Session, progress, session_of
 
 if TYPE_CHECKING:
-    from backstory.cli.inputs import Conversation
     from backstory.cli.pages.answers import RecordAnswer
     from backstory.home import Backstory
     from backstory.ledger.core.scope import Scope
     from backstory.ledger.extraction.recorded import RecordedReply
+    from backstory.ledger.messages.conversation_file import Conversation
     from backstory.ledger.threads.turn_dedup import Mode
     from backstory.memory import MemoryHandle
     from backstory.results import Extracted, ParkedThread, PendingThread

@@ -1,4 +1,4 @@
-"""Verb that extracts again with another model and compares the results: reextract."""
+"""Verbs that replay conversations: reextract with another model, test what a memory learns."""
 
 from __future__ import annotations
 
@@ -11,8 +11,13 @@ from backstory.cli.session import progress, session_of
 
 if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
+    from backstory.memory_tests.judging import Verdict
+    from backstory.memory_tests.run import FileResult, TestResult
     from backstory.projections.what_if.reextract import UpdateCounts
     from backstory.results import Reextracted
+
+_MOST_WORDS = 4
+"""How many turns a failed expectation shows."""
 
 
 def reextract(
@@ -83,3 +88,65 @@ def _rows(recorded: UpdateCounts, again: UpdateCounts) -> Iterator[tuple[str, st
     for reason in sorted({*recorded.failures, *again.failures}):
         yield f"failed: {reason}", f"{recorded.failures.get(reason, 0):,}", f"{again.failures.get(reason, 0):,}"
     yield "facts", f"{recorded.facts:,}", f"{again.facts:,}"
+
+
+def run_tests(
+    ctx: typer.Context,
+    *,
+    files: Annotated[list[str] | None, typer.Argument(metavar="FILE...", help="Files of memory tests.")] = None,
+    record: Annotated[
+        bool, typer.Option("--record", help="Ask a model for the replies that are missing, and keep them.")
+    ] = False,
+    times: Annotated[int, typer.Option(min=1, metavar="N", help="Run each file N times, and show how often.")] = 1,
+) -> None:
+    """Test what a memory learns from conversations, in a scratch memory under today's rules. Writes nothing else.
+
+    Exit 0 if all expectations hold, 1 if one does not, 2 if a file is wrong or a reply is missing.
+
+    Example: backstory test ada.test.yaml
+    """
+    from backstory.memory_tests.run import run_tests as run
+
+    session = session_of(ctx)
+    session.check_home()
+    result = run(files or (), home=session.home, config=session.config, record=record, times=times)
+    session.answer(result, _test_lines)
+    if not result.ok:
+        raise typer.Exit(1)
+
+
+def _test_lines(page: Page, result: TestResult) -> None:
+    from backstory.cli.pages.labels import counted
+
+    for one in result.files:
+        _file_lines(page, one)
+    total = counted(result.passed + result.failed, "expectation")
+    end = "all hold" if result.ok else f"{result.failed} not met"
+    page.line((f"{total}: {end}.", "bold green" if result.ok else "bold red"))
+
+
+def _file_lines(page: Page, result: FileResult) -> None:
+    from backstory.cli.pages.labels import counted
+
+    tokens = f", {result.tokens_in:,} tokens in and {result.tokens_out:,} out" if result.tokens_in else ""
+    what = f"{counted(result.updates, 'update')}, {counted(len(result.memory), 'fact')}{tokens}"
+    page.line((result.file, "bold"), f": {what}")
+    for verdict in result.expectations:
+        _verdict_lines(page, verdict)
+    for note in result.notes:
+        page.line((note, "dim"), indent=2)
+
+
+def _verdict_lines(page: Page, verdict: Verdict) -> None:
+    from backstory.cli.pages.labels import counted
+
+    rate = f" ({verdict.held} of {verdict.runs} runs)" if verdict.runs > 1 else ""
+    mark = ("holds ", "green") if verdict.ok else ("FAILS ", "bold red")
+    page.line(mark, f" {verdict.expect}{rate}", indent=2)
+    if verdict.ok:
+        return
+    page.line(verdict.why, indent=9)
+    for words in verdict.words[:_MOST_WORDS]:
+        page.quote(words, indent=9)
+    if (more := len(verdict.words) - _MOST_WORDS) > 0:
+        page.line(f"| … and {counted(more, 'turn')} more", indent=9)

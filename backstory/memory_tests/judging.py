@@ -1,0 +1,300 @@
+"""Judge: which expectations hold after a replay, and why the others do not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from backstory.ledger.core.commit import Commit
+from backstory.ledger.core.content import folded
+from backstory.ledger.core.errors import InputError, NotFoundError, UsageError
+from backstory.ledger.core.events import Candidate, CandidateRejected, Fact, FactAdded, FactRemoved, FactRevised
+from backstory.memory_tests.file import KINDS, Context, Count, Expectation, Kind, Match, Refused
+from backstory.memory_tests.likeness import Likeness
+from backstory.memory_tests.replay import Replay
+from backstory.projections.history.audit import content_of
+
+_MOST_NAMED = 3
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """One expectation, and whether it holds.
+
+    Attributes:
+        expect: The expectation in words.
+        ok: Whether it holds, in each run.
+        held: In how many runs it holds.
+        runs: How many runs there were.
+        why: Why it does not hold, in the first run where it does not.
+        fact: The fact that shows it, if there is one.
+        commit: The commit that shows it.
+        thread: The thread of that commit.
+        rule: The rule that refused what was expected.
+        words: The turns that the fact or the commit was learned from.
+    """
+
+    expect: str
+    ok: bool
+    held: int = 1
+    runs: int = 1
+    why: str = ""
+    fact: str | None = None
+    commit: int | None = None
+    thread: str | None = None
+    rule: str | None = None
+    words: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The expectation, and why it does not hold."""
+        return "\n    ".join((self.expect, *(() if self.ok else (self.why, *(f"| {said}" for said in self.words)))))
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Why an expectation does not hold: in words, and what shows it."""
+
+    why: str
+    fact: str | None = None
+    commit: Commit | None = None
+    rule: str | None = None
+
+
+def kind_of(expected: Expectation) -> Kind:
+    """Return the kind of an expectation."""
+    return next(kind for kind in KINDS if getattr(expected, kind) is not None)
+
+
+def in_words(expected: Expectation) -> str:
+    """Return an expectation as one line."""
+    kind = kind_of(expected)
+    keys = getattr(expected, kind).model_dump(by_alias=True, exclude_none=True)
+    if keys.keys() == {"holds"}:
+        said = _spelled(keys["holds"])
+    else:
+        said = ", ".join(f"{key}: {_spelled(value)}" for key, value in keys.items())
+    return f"{kind} {said}" + ("" if expected.at is None else f" at {expected.at}")
+
+
+def _spelled(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_spelled(inner)}" for key, inner in value.items())
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def seq_of(at: str | int | None, replay: Replay) -> int:
+    """Return the commit at which an expectation is judged.
+
+    Raises:
+        InputError: `at` is neither a thread, a commit nor a time of the replay.
+    """
+    if at is None:
+        return replay.seq
+    if isinstance(at, str) and at in replay.ends:
+        return replay.ends[at]
+    try:
+        return replay.memory.moment(at, limit=0).seq
+    except (NotFoundError, UsageError) as error:
+        threads = ", ".join(list(replay.ends)[:_MOST_NAMED])
+        raise InputError(f"at: {at} is no thread of the conversations ({threads}, …) and no moment: {error}") from error
+
+
+class Judge:
+    """Judges expectations on what a replay has made up to a commit.
+
+    Args:
+        replay: The replay.
+        seq: The commit.
+        likeness: Which texts are alike.
+    """
+
+    def __init__(self, replay: Replay, seq: int, likeness: Likeness) -> None:
+        self._memory = replay.memory
+        self._seq = seq
+        self._likeness = likeness
+        self._commits = [commit for commit in replay.commits if commit.seq <= seq]
+        self._facts = replay.memory.facts(seq, joined=False)
+
+    def verdict(self, expected: Expectation) -> Verdict:
+        """Judge one expectation.
+
+        Raises:
+            ModelError: The embedding model gave no usable answer.
+        """
+        finding = self._finding(expected)
+        said = in_words(expected)
+        if finding is None:
+            return Verdict(said, ok=True)
+        commit = finding.commit
+        return Verdict(
+            said,
+            ok=False,
+            held=0,
+            why=finding.why,
+            fact=finding.fact,
+            commit=None if commit is None else commit.seq,
+            thread=None if commit is None else commit.cause.thread,
+            rule=finding.rule,
+            words=tuple(self._words(finding)),
+        )
+
+    def _finding(self, expected: Expectation) -> Finding | None:
+        if expected.remembers is not None:
+            return self._remembers(expected.remembers)
+        if expected.never is not None:
+            return self._never(expected.never)
+        if expected.forgets is not None:
+            return self._forgets(expected.forgets)
+        if expected.count is not None:
+            return self._count(expected.count)
+        if expected.refused is not None:
+            return self._refused(expected.refused)
+        return self._context(expected.context or Context())
+
+    def _words(self, finding: Finding) -> Iterator[str]:
+        """Yield the turns that a finding was learned from: those that the fact cites, else those of the commit."""
+        if finding.fact is not None:
+            yield from (turn.content for turn in self._memory.why(finding.fact).evidence)
+        elif finding.commit is not None and (turns := finding.commit.cause.turns) is not None:
+            standing = self._memory.transcript(finding.commit.cause.thread or "")
+            yield from (turn.content for turn in standing if turns.first <= turn.n <= turns.last)
+
+    # What each kind asks.
+
+    def _remembers(self, match: Match) -> Finding | None:
+        if any(self._fits(match, fact) for fact in self._facts):
+            return None
+        return self._gone(match) or self._turned_down(match) or Finding(why=self._nothing_like_it("proposed"))
+
+    def _never(self, match: Match) -> Finding | None:
+        for commit, fact in self._learned():
+            if self._fits(match, fact):
+                return Finding(why=f'{_place(commit)} learned "{fact.content}"', fact=fact.id, commit=commit)
+        return None
+
+    def _forgets(self, match: Match) -> Finding | None:
+        known = {fact.id: commit for commit, fact in self._learned() if self._fits(match, fact)}
+        if not known:
+            return Finding(why=self._nothing_like_it("known"))
+        for fact in self._facts:
+            if self._fits(match, fact):
+                why = f'it is still there: "{fact.content}"'
+                return Finding(why=why, fact=fact.id, commit=known.get(fact.id))
+        return None
+
+    def _count(self, count: Count) -> Finding | None:
+        found = [fact for fact in self._facts if self._fits(count, fact)]
+        most, least = count.bounds.max, count.bounds.min
+        if (most is None or len(found) <= most) and (least is None or len(found) >= least):
+            return None
+        shown = "; ".join(f'"{fact.content}"' for fact in found[:_MOST_NAMED])
+        more = "; …" if len(found) > _MOST_NAMED else ""
+        return Finding(why=f"there are {len(found)}" + (f": {shown}{more}" if shown else ""))
+
+    def _refused(self, wanted: Refused) -> Finding | None:
+        fitting = [one for one in self._rejections() if self._fits(wanted, one[1].candidate)]
+        if any(wanted.rule in (None, rejected.rule) for _, rejected in fitting):
+            return None
+        # A rule alone names nothing that could have been accepted, or refused otherwise.
+        named = bool(wanted.model_dump(exclude_none=True, exclude={"rule"}))
+        for commit, fact in self._learned():
+            if named and self._fits(wanted, fact):
+                return Finding(why=f'{_place(commit)} accepted "{fact.content}"', fact=fact.id, commit=commit)
+        for commit, rejected in fitting if named else ():
+            return Finding(
+                why=f"another rule refused it: {_refusal(commit, rejected)}", commit=commit, rule=rejected.rule
+            )
+        return Finding(why=self._nothing_like_it("refused"))
+
+    def _context(self, wanted: Context) -> Finding | None:
+        block = self._memory.context(wanted.for_)
+        shown = {fact.id: fact for fact in self._facts if fact.id in block.facts}
+        if wanted.lacks is not None and folded(wanted.lacks) in folded(block.text):
+            fact = next((one for one in shown.values() if folded(wanted.lacks or "") in folded(one.content)), None)
+            return Finding(why=f'the block has "{wanted.lacks}"', fact=None if fact is None else fact.id)
+        for key, holds in (
+            ("holds", wanted.holds is None or folded(wanted.holds) in folded(block.text)),
+            ("matches", wanted.matches is None or re.search(wanted.matches, block.text) is not None),
+            ("like", wanted.like is None or any(self._alike(wanted.like, fact.content) for fact in shown.values())),
+        ):
+            if not holds:
+                match = Match.model_validate({key: getattr(wanted, key)})
+                left = next((fact for fact in self._facts if self._fits(match, fact)), None)
+                if left is not None:
+                    return Finding(why=f'the fact is in memory and not in the block: "{left.content}"', fact=left.id)
+                facts = f"{len(shown)} of {len(self._facts)} facts are in the block"
+                return self._gone(match) or self._turned_down(match) or Finding(why=f"no fact has it; {facts}")
+        return None
+
+    # What the replay has.
+
+    def _learned(self) -> Iterator[tuple[Commit, Fact]]:
+        for commit in self._commits:
+            for event in commit.events:
+                if isinstance(event, FactAdded):
+                    yield commit, event.fact
+                elif isinstance(event, FactRevised):
+                    yield commit, event.after
+
+    def _rejections(self) -> Iterator[tuple[Commit, CandidateRejected]]:
+        for commit in self._commits:
+            for event in commit.events:
+                if isinstance(event, CandidateRejected):
+                    yield commit, event
+
+    def _gone(self, match: Match) -> Finding | None:
+        """Find the last removal of a fact that fits."""
+        for commit in reversed(self._commits):
+            for event in commit.events:
+                if isinstance(event, FactRemoved) and self._fits(match, event.fact):
+                    why = ", ".join(filter(None, (event.reason, event.note, event.detail)))
+                    gone = f'{_place(commit)} removed "{event.fact.content}" ({why})'
+                    return Finding(why=gone, commit=commit)
+        return None
+
+    def _turned_down(self, match: Match) -> Finding | None:
+        """Find a refusal of what fits."""
+        for commit, rejected in self._rejections():
+            if self._fits(match, rejected.candidate):
+                return Finding(why=_refusal(commit, rejected), commit=commit, rule=rejected.rule)
+        return None
+
+    def _nothing_like_it(self, what: str) -> str:
+        return f"nothing of the kind was {what} in {self._seq} commits; memory has {len(self._facts)} facts"
+
+    # Which facts are meant.
+
+    def _fits(self, match: Match | Count, one: Fact | Candidate) -> bool:
+        content = one.content if isinstance(one, Fact) else content_of(one)
+        if match.category is not None and getattr(one, "category", None) != match.category:
+            return False
+        if match.tag is not None and match.tag not in getattr(one, "tags", ()):
+            return False
+        if match.holds is not None and folded(match.holds) not in folded(content):
+            return False
+        if match.matches is not None and re.search(match.matches, content) is None:
+            return False
+        return match.like is None or self._alike(match.like, content)
+
+    def _alike(self, wanted: str, content: str) -> bool:
+        return self._likeness.alike(wanted, content)
+
+
+def _place(commit: Commit) -> str:
+    thread = f" of thread {commit.cause.thread}" if commit.cause.thread else ""
+    return f"commit {commit.seq}{thread}"
+
+
+def _refusal(commit: Commit, rejected: CandidateRejected) -> str:
+    return f'{_place(commit)} refused "{content_of(rejected.candidate)}": {rejected.rule}, {rejected.detail}'
+
+
+def merged(runs: Sequence[Sequence[Verdict]]) -> tuple[Verdict, ...]:
+    """Return the verdicts of several runs as one verdict for each expectation."""
+    found = []
+    for verdicts in zip(*runs, strict=True):
+        shown = next((one for one in verdicts if not one.ok), verdicts[0])
+        held = sum(one.ok for one in verdicts)
+        found.append(msgspec.structs.replace(shown, held=held, runs=len(verdicts)))
+    return tuple(found)
