@@ -261,7 +261,7 @@ class Judge:
         return None
 
     def _nothing_like_it(self, what: str) -> str:
-        return f"nothing of the kind was {what} in {self._seq} commits; memory has {len(self._facts)} facts"
+        return f"nothing of the kind was {what} up to commit {self._seq}; facts in memory: {len(self._facts)}"
 
     # Which facts are meant.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 from commandline import Cli, fact, reply, said
@@ -93,6 +94,74 @@ def test_json_has_every_verdict_and_the_same_twice_has_the_same_bytes(tested: Cl
     ]
     assert [(verdict["ok"], verdict["rule"]) for verdict in one["expectations"]] == [(True, None), (False, "threshold")]
     assert one["refused"] == {"threshold": 1}
+
+
+def test_compare_shows_what_another_rule_another_reply_and_another_expectation_changed(tested: Cli) -> None:
+    expected = {"remembers": "Oslo"}, {"never": "tea"}
+    old = tested.folder / "old.json"
+    old.write_text(tested.run("--json", "test", written(tested, *expected)).stdout)
+    out = tested.run("test", "ada.test.yaml", "--compare", old).stdout
+    assert out.splitlines()[-2:] == ["Compared: ada.test.yaml", "  nothing changed"]
+    tested.file("replies.jsonl", reply("t1", fact("User lives in Rome"), fact("User may like tea", 0.3)))
+    file = written(tested, *expected, {"never": "Paris"}, policy={"fact_confidence_threshold": 0.2})
+    out = tested.run("test", file, "--compare", old, code=1).stdout
+    assert out[out.index("Compared") :].splitlines()[1:] == [
+        "  + User lives in Rome  knowledge",
+        "  + User may like tea  knowledge",
+        "  - User lives in Oslo  knowledge",
+        '  remembers "Oslo": 1 of 1 -> 0 of 1',
+        '  never "tea": 1 of 1 -> 0 of 1',
+        '  never "Paris": none -> 1 of 1',
+        "  fact_confidence_threshold: 0.7 -> 0.2",
+        "  refused by threshold: 1 -> 0",
+    ]
+    (compared,) = tested.json("test", file, "--compare", old, code=1)["compared"]
+    assert compared["policy"] == {"fact_confidence_threshold": {"before": 0.7, "after": 0.2}}
+    assert [one["content"] for one in compared["removed"]] == ["User lives in Oslo"]
+
+
+def test_compare_shows_another_model_another_prompt_and_the_tokens(tested: Cli) -> None:
+    kept = {"thread_id": "t1", "reply": {"newFacts": [fact("User lives in Oslo")]}}
+    for name, tokens in (("small", 100), ("big", 2_000)):
+        tested.file("replies.jsonl", kept | {"model": name, "tokens_in": tokens, "tokens_out": 10})
+        tested.folder.joinpath(f"{name}.json").write_text(
+            tested.run("--json", "test", written(tested, {"remembers": "Oslo"}, model=name)).stdout
+        )
+    out = tested.run("test", "ada.test.yaml", "--compare", "small.json").stdout
+    assert out.splitlines()[0] == "ada.test.yaml: 1 update, 1 fact, 2,000 tokens in and 10 out"
+    assert out.splitlines()[-2:] == ["  tokens in: 100 -> 2,000", "  model: small -> big"]
+    old = json.loads(tested.folder.joinpath("big.json").read_text())
+    old["files"][0]["prompts"] = ["0" * 64]
+    tested.folder.joinpath("old.json").write_text(json.dumps(old))
+    assert "the prompts differ" in tested.run("test", "ada.test.yaml", "--compare", "old.json").stdout
+    old["files"][0]["file"] = "other.yaml"
+    tested.folder.joinpath("old.json").write_text(json.dumps(old))
+    assert "was not in the earlier result" in tested.run("test", "ada.test.yaml", "--compare", "old.json").stdout
+
+
+def test_compare_with_what_is_no_result_is_2(tested: Cli) -> None:
+    file = written(tested, {"remembers": "Oslo"})
+    assert "cannot read none.json" in tested.error("test", file, "--compare", "none.json", code=2)
+    assert "replies.jsonl is not a result" in tested.error("test", file, "--compare", "replies.jsonl", code=2)
+
+
+def test_junit_has_a_suite_for_a_file_and_a_case_for_an_expectation(tested: Cli) -> None:
+    tested.file("said.jsonl", SAID[0] | {"content": "I live in Oslo.\x07 <b>&"}, SAID[1])
+    file = written(tested, {"remembers": "Oslo"}, {"remembers": "tea"})
+    shown = [tested.run("test", file, "--junit", "j.xml", code=1) and Path("j.xml").read_bytes() for _ in range(2)]
+    assert shown[0] == shown[1]
+    (suite,) = ET.fromstring(shown[0])  # noqa: S314 it is our own
+    assert (suite.get("name"), suite.get("tests"), suite.get("failures")) == ("ada.test.yaml", "2", "1")
+    held, failed = suite
+    assert [case.get("name") for case in suite] == ['remembers "Oslo"', 'remembers "tea"']
+    assert list(held) == []
+    assert "refused" in (failed[0].get("message") or "")
+    assert "| I live in Oslo.\N{REPLACEMENT CHARACTER} <b>&" in (failed[0].text or "")
+
+
+def test_junit_that_cannot_be_written_is_3(tested: Cli) -> None:
+    file = written(tested, {"remembers": "Oslo"})
+    assert "cannot write none/j.xml" in tested.error("test", file, "--junit", "none/j.xml", code=3)
 
 
 def test_times_shows_rates(tested: Cli) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +12,7 @@ from backstory.cli.session import progress, session_of
 
 if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
+    from backstory.memory_tests.comparison import Compared, FileComparison
     from backstory.memory_tests.judging import Verdict
     from backstory.memory_tests.run import FileResult, TestResult
     from backstory.projections.what_if.reextract import UpdateCounts
@@ -97,7 +99,12 @@ def run_tests(
     record: Annotated[
         bool, typer.Option("--record", help="Ask a model for the replies that are missing, and keep them.")
     ] = False,
+    compare: Annotated[
+        str | None,
+        typer.Option(metavar="OLD.json", help="Show what changed since an earlier result, written with --json."),
+    ] = None,
     times: Annotated[int, typer.Option(min=1, metavar="N", help="Run each file N times, and show how often.")] = 1,
+    junit: Annotated[str | None, typer.Option(metavar="FILE", help="Also write the result as JUnit XML.")] = None,
 ) -> None:
     """Test what a memory learns from conversations, in a scratch memory under today's rules. Writes nothing else.
 
@@ -105,14 +112,58 @@ def run_tests(
 
     Example: backstory test ada.test.yaml
     """
+    from backstory.memory_tests.comparison import compare as compare_with
+    from backstory.memory_tests.junit import junit as as_junit
     from backstory.memory_tests.run import run_tests as run
 
     session = session_of(ctx)
     session.check_home()
     result = run(files or (), home=session.home, config=session.config, record=record, times=times)
-    session.answer(result, _test_lines)
+    if junit is not None:
+        _write(Path(junit), as_junit(result))
+    if compare is None:
+        session.answer(result, _test_lines)
+    else:
+        session.answer(compare_with(result, Path(compare)), _compared_lines)
     if not result.ok:
         raise typer.Exit(1)
+
+
+def _write(path: Path, data: bytes) -> None:
+    from backstory.ledger.core.errors import StoreError
+
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror or error}; check the folder") from error
+
+
+def _compared_lines(page: Page, result: Compared) -> None:
+    _test_lines(page, result)
+    for one in result.compared:
+        page.line(("Compared", "bold"), f": {one.file}" + (" was not in the earlier result" if one.new else ""))
+        for line in _differences(one):
+            page.line(line, indent=2)
+
+
+def _differences(one: FileComparison) -> Iterator[str]:
+    changes = {**one.expectations, **one.policy, **{f"refused by {rule}": n for rule, n in one.refused.items()}}
+    changes |= {name.replace("_", " "): changed for name, changed in one.counts.items()}
+    changes |= {"model": one.model} if one.model is not None else {}
+    yield from (f"+ {fact.content}  {fact.category}" for fact in one.added)
+    yield from (f"- {fact.content}  {fact.category}" for fact in one.removed)
+    for name, changed in changes.items():
+        yield f"{name}: {_value(changed.before)} -> {_value(changed.after)}"
+    if one.prompts is not None:
+        yield "the prompts differ"
+    if not (one.new or one.added or one.removed or changes or one.prompts):
+        yield "nothing changed"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value is None else f"{value:,}" if type(value) is int else str(value)
 
 
 def _test_lines(page: Page, result: TestResult) -> None:
