@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from backstory.ledger.core.content import Words, fact_texts, turn_texts
@@ -11,6 +12,7 @@ from backstory.ledger.erasure.digest import Seal
 from backstory.ledger.erasure.evidence import PlacedTurn, turn_redacted, turns_of
 from backstory.ledger.erasure.requests import ForgetFact, Walk
 from backstory.ledger.erasure.target import ErasureTarget
+from backstory.ledger.text.acknowledgements import has_substance
 
 
 class EvidenceTurns:
@@ -51,7 +53,9 @@ def read_transcript(target: ErasureTarget, transcript: Walk, stream: str, seal: 
         for turn in turns_of(transcript):
             for sources in target.sources.values():
                 sources.collect(turn)
-        for turn in chain.from_iterable(sources.found() for sources in target.sources.values()):
+        cited = list(chain.from_iterable(sources.found() for sources in target.sources.values()))
+        again = _told_again(cited, transcript) if target.request.with_evidence else ()
+        for turn in chain(cited, again):
             found.add(stream, turn, erased=target.request.with_evidence)
             if target.request.with_evidence:
                 target.seek(turn_texts(turn.turn), phrases=False)
@@ -62,6 +66,17 @@ def read_transcript(target: ErasureTarget, transcript: Walk, stream: str, seal: 
             if target.thread is not None:
                 target.seek(turn_texts(turn.turn), phrases=False)
     return found
+
+
+def _told_again(cited: Sequence[PlacedTurn], transcript: Walk) -> Iterator[PlacedTurn]:
+    """Yield the turns that say what cited ones say in their threads: they would teach the fact once more."""
+    words = {_words(turn) for turn in cited if has_substance(turn.turn.content)}
+    if words:
+        yield from (turn for turn in turns_of(transcript) if _words(turn) in words)
+
+
+def _words(turn: PlacedTurn) -> tuple[str, str, str]:
+    return turn.thread, turn.turn.role, turn.turn.content
 
 
 def words_in_staying_turns(target: ErasureTarget, transcript: Walk, turns: EvidenceTurns) -> set[str]:

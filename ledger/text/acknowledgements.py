@@ -11,6 +11,7 @@ from backstory.ledger.text.word_lists import word_lists
 
 _MAX_TEXT = 80
 """Characters; an acknowledgement that takes longer to say is about something."""
+_SUBSTANCE_BYTES = 8
 
 _WORD = re.compile(r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+")
 _LONG_RUN = re.compile(r"(.)\1{2,}")
@@ -88,3 +89,15 @@ def _spellings(phrase: list[str], *, drawn_out: bool) -> set[_Phrase]:
         tuple(_LONG_RUN.sub(r"\1\1", word) for word in phrase),
         tuple(_LONG_RUN.sub(r"\1", word) for word in phrase),
     }
+
+
+def has_substance(content: str) -> bool:
+    """Say whether a text says enough to be recognised by: more than a greeting, "yes", or "thank you very much"."""
+    letters = 0
+    for character in content:
+        if character.isalnum():
+            # A Chinese character says as much as a syllable.
+            letters += len(character.encode("utf-8", "replace"))
+            if letters >= _SUBSTANCE_BYTES:
+                return not is_acknowledgement(content)
+    return False

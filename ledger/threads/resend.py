@@ -8,8 +8,9 @@ Losing is worse than doubling, so a message counts as known only where the deliv
 - it is the beginning of the thread, three messages or more.
 
 One message alone is said again, unless it is the whole thread and of substance. An edit takes the standing away from
-turns only where the delivery holds the whole thread and differs in the last exchange alone: the last answer given
-again, or the last question rephrased. Everything else is recorded. See docs/reference/messages.md for examples.
+turns only where the delivery holds the whole thread and differs in one place: an answer given again, or the last
+question rephrased. What follows an earlier answer is recorded once more behind the new one, so that the turns that
+stand are in the order of the conversation. Everything else is recorded. See docs/reference/messages.md for examples.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from backstory.ledger.core.events import Turn
 from backstory.ledger.erasure.digest import Seal
+from backstory.ledger.text.acknowledgements import has_substance
 from backstory.ledger.threads.transcript import Thread
 from backstory.ledger.threads.turn_columns import Trace
 from backstory.ledger.threads.turn_match import Piece, Said, Walk, is_reasoning, matched, matches
-from backstory.ledger.threads.words import has_substance
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
@@ -188,7 +190,7 @@ class _Delivery:
     def aligned(self) -> Alignment:
         """Return what is known and what is superseded."""
         if not self._pieces:
-            return NOTHING_KNOWN
+            return self._answered_again() or NOTHING_KNOWN
         end = len(self._pieces)
         ways = list(enumerate(self._walk.along(1, self._said))) if self._whole else []
         counted = max((count for count, places in ways if places >> end), default=0)
@@ -207,7 +209,8 @@ class _Delivery:
                     return known
         if ways:
             alike, places = ways[-1]
-            edited = self._edited(alike, self._pieces[places.bit_length() - 1 :])
+            rest = self._pieces[places.bit_length() - 1 :]
+            edited = self._edited(alike, rest) or self._answered_earlier(alike, rest)
             if edited is not None:
                 return edited
         return self._answered_again() or self._beginning()
@@ -251,7 +254,7 @@ class _Delivery:
     def _edited(self, alike: int, rest: Sequence[Piece]) -> Alignment | None:
         """Recognise the whole thread with its last answer given again, or its last question rephrased."""
         replaced = [turn for turn in rest if isinstance(turn, Turn) and self._thread.stands(turn.n)]
-        if self._mixed or alike == len(self._sent) or not replaced or not self._is_told_at_length(alike):
+        if self._mixed or alike == len(self._sent) or not replaced or not self._tells_both_sides(self._sent[:alike]):
             return None
         roles = [turn.role for turn in replaced]
         new = self._sent[alike]
@@ -267,12 +270,30 @@ class _Delivery:
         known = self._known(alike, self._pieces)
         return None if known is None else Alignment(known.known, tuple(turn.n for turn in replaced))
 
-    def _is_told_at_length(self, count: int) -> bool:
+    def _answered_earlier(self, alike: int, rest: Sequence[Piece]) -> Alignment | None:
+        """Recognise the whole thread with an earlier answer given again: all that followed it is told again."""
+        if self._mixed or alike == len(self._sent) or not alike:
+            return None
+        if (self._sent[alike - 1].role, self._sent[alike].role) != ("user", "assistant"):
+            return None
+        answers = list(takewhile(lambda piece: isinstance(piece, Trace) or piece.role == "assistant", rest))
+        behind = rest[len(answers) :]
+        walk = Walk(behind, self._thread.withdrawn, self._seal)
+        told = self._sent[alike + 1 :]
+        ends = [n for n, places in enumerate(walk.along(1, [one.said for one in told])) if n and places >> len(behind)]
+        again = told[: ends[-1]] if ends and answers else []
+        found = matched([one.said for one in again], behind, self._passes, self._seal)
+        known = self._known(alike, self._pieces)
+        if not found or known is None or not self._tells_both_sides([*self._sent[:alike], *again]):
+            return None
+        # What was erased or taken back in between stays out.
+        out = [one.place for one, piece in zip(again, found, strict=True) if not self._thread.stands(piece.n)]
+        return Alignment(known.known.union(out), tuple(piece.n for piece in rest if self._thread.stands(piece.n)))
+
+    def _tells_both_sides(self, sent: Sequence[_Sent]) -> bool:
         """Whether both sides have said something of substance there that was said once."""
         telling = {
-            message.role
-            for message in self._sent[:count]
-            if self._walk.times(message.said) == 1 and has_substance(message.content)
+            message.role for message in sent if self._walk.times(message.said) == 1 and has_substance(message.content)
         }
         return telling >= {"user", "assistant"}
 
@@ -286,7 +307,7 @@ class _Delivery:
         if not self._thread.stands(asked) or len(self._thread.turns) - asked > _PASSED_OVER:
             return None
         answers = self._thread.standing(asked + 1)
-        if not answers or not all(turn.anonymous and turn.role == "assistant" for turn in answers):
+        if not answers or any(turn.role != "assistant" for turn in answers):
             return None
         left = [piece for piece in self._pieces if piece.n < asked]
         everywhere = (1 << (len(left) + 1)) - 1

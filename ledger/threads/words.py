@@ -5,24 +5,11 @@ Clients strip and rewrap what was said, cut it short, and put context around a q
 
 from __future__ import annotations
 
-from backstory.ledger.text.acknowledgements import is_acknowledgement
+from backstory.ledger.text.acknowledgements import has_substance
 
-_SUBSTANCE_BYTES = 8
 _CUT = ("…", "...", "[truncated]")
 _MOST_PLACES = 100
 """Places of a text in another that are looked at."""
-
-
-def has_substance(content: str) -> bool:
-    """Say whether a text says enough to be recognised by: more than a greeting, "yes", or "thank you very much"."""
-    letters = 0
-    for character in content:
-        if character.isalnum():
-            # A Chinese character says as much as a syllable.
-            letters += len(character.encode("utf-8", "replace"))
-            if letters >= _SUBSTANCE_BYTES:
-                return not is_acknowledgement(content)
-    return False
 
 
 def plain_words(text: str) -> str:

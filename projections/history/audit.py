@@ -59,7 +59,7 @@ class Birth(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 class Evidence(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """A turn that a fact was learned from; `turn` is its id in the thread.
 
-    `withdrawn` if it stands no longer: it was edited, replaced or taken back.
+    `withdrawn` if its words stand no longer: they were edited, replaced or taken back.
     """
 
     turn: str
@@ -73,7 +73,8 @@ class Evidence(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 
 def evidence_in(logs: Logs, thread: str, turns: Iterable[Turn]) -> tuple[Evidence, ...]:
     """Return turns of a thread as evidence."""
-    gone = logs.superseded(thread)
+    turns = tuple(turns)
+    withdrawn = _withdrawn(logs, thread, turns)
     return tuple(
         Evidence(
             turn.id,
@@ -82,10 +83,19 @@ def evidence_in(logs: Logs, thread: str, turns: Iterable[Turn]) -> tuple[Evidenc
             turn.content,
             turn.at,
             turn.name,
-            withdrawn=bool(ranges.overlap(gone, turn.n, turn.n)),
+            withdrawn=turn.n in withdrawn,
         )
         for turn in turns
     )
+
+
+def _withdrawn(logs: Logs, thread: str, turns: Iterable[Turn]) -> set[int]:
+    gone = logs.superseded(thread)
+    left = [turn for turn in turns if ranges.overlap(gone, turn.n, turn.n)]
+    # What follows an earlier answer that was given again is recorded once more behind it.
+    told = logs.turns(thread) if left else ()
+    stand = {(turn.role, turn.content) for turn in told if not ranges.overlap(gone, turn.n, turn.n)}
+    return {turn.n for turn in left if (turn.role, turn.content) not in stand}
 
 
 class HistoryItem(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -7,6 +7,7 @@ own, a host that tells everything again and again doubles nothing, either.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -166,12 +167,19 @@ class World:
         for messages in self.host.deliveries(first, None if answer is None else self.host.message("assistant", answer)):
             self.deliver(messages)
 
-    def regenerate(self, answer: str) -> None:
-        """Replace the last answer in the host's own state, and deliver."""
-        if self.host.said and self.host.said[-1].role == "assistant":
-            gone = self.host.said.pop()
+    def regenerate(self, answer: str, back: int = 0) -> None:
+        """Replace an answer in the host's own state, the last or one before, and deliver."""
+        answers = [n for n, message in enumerate(self.host.said) if message.role == "assistant"]
+        if back < len(answers):
+            n = answers[-1 - back]
+            gone = self.host.said[n]
             self.replaced.add((gone.role, gone.content))
-            self.talk(None, answer)
+            if n == len(self.host.said) - 1:
+                self.host.said.pop()
+                self.talk(None, answer)
+            else:
+                self.host.said[n] = self.host.message("assistant", answer)
+                self.tell_again()
 
     def rephrase(self) -> None:
         """Replace the last question, and what followed it."""
@@ -210,7 +218,7 @@ ugly_step = st.one_of(
     st.tuples(st.just("tell"), st.integers(0, 9), st.integers(0, 9)),
     st.tuples(st.just("tell"), st.integers(0, 9), st.integers(0, 9)),
     st.tuples(st.just("question"), st.sampled_from(QUESTIONS)),
-    st.tuples(st.just("regenerate"), st.sampled_from(ANSWERS)),
+    st.tuples(st.just("regenerate"), st.sampled_from(ANSWERS), st.integers(0, 5)),
     st.tuples(st.just("rephrase")),
     st.tuples(st.just("again")),
     st.tuples(st.just("erase"), place, st.sampled_from(["turn", "expired"])),
@@ -234,8 +242,8 @@ def run(host: Host, steps: Sequence[tuple[str | int, ...]]) -> World:
                 world.talk(f"I want to tell you about number {a}", f"So number {b} it is, I understand")
             case "question", str(question):
                 world.talk(question, None)
-            case "regenerate", str(answer):
-                world.regenerate(answer)
+            case "regenerate", str(answer), int(n):
+                world.regenerate(answer, n)
             case "rephrase", *_:
                 world.rephrase()
             case "again", *_:
@@ -311,6 +319,27 @@ def test_a_host_that_tells_everything_again_doubles_nothing(
                     world.withdraw(n)
         expected = [(m.role, m.content) for n, m in enumerate(world.host.said) if n not in gone]
         assert world.standing == expected
+
+
+@PATIENT
+@EXAMPLES
+@given(st.sampled_from(["none", "all"]), st.lists(st.integers(0, 9), max_size=15))
+def test_a_host_that_gives_earlier_answers_again_doubles_nothing(ids: Literal["none", "all"], steps: list[int]) -> None:
+    """It tells everything each time: each of its messages stands once, in its order where it gives them no ids.
+
+    Ids do not tell an answer that is given again from one that another agent gave, so both stand.
+    """
+    world = World(Host("whole", ids))
+    for number, step in enumerate([0, 0, *steps]):
+        if step < 5:
+            world.talk(f"This is my question number {number}", f"And this is its answer, {number}")
+        else:
+            world.regenerate(f"Or rather this, the answer {number}", step - 5)
+        said = [(one.role, one.content) for one in world.host.said]
+        if ids == "none":
+            assert world.standing == said
+        else:
+            assert Counter(world.standing) == Counter([*said, *world.replaced])
 
 
 @EXAMPLES

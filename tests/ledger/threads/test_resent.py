@@ -17,9 +17,9 @@ from one_thread import Conversation, says
 
 from backstory.ledger.core.events import Turn
 from backstory.ledger.messages import Kept
+from backstory.ledger.text.acknowledgements import has_substance
 from backstory.ledger.threads.transcript import Thread
 from backstory.ledger.threads.turn_columns import Trace
-from backstory.ledger.threads.words import has_substance
 
 WORDS = {
     "a": "I live in Oslo with my sister",
@@ -101,7 +101,15 @@ def after(*deliveries: str) -> Conversation:
         pytest.param(["abcd", "abC"], "abC", id="the question rephrased, not answered yet"),
         pytest.param(["abc", "abCd"], "abCd", id="the question rephrased before it was answered"),
         pytest.param(["abcd", "abcf", "abcd"], "abcd", id="back and forth"),
+        pytest.param(["abcd", "afcd"], "afcd", id="the first answer given again"),
+        pytest.param(["abcd", "afcdgh"], "afcdgh", id="the first answer given again, and on"),
+        pytest.param(["abcd", "afcd", "ahcd", "ajcdkl"], "ajcdkl", id="the first answer given again and again"),
+        pytest.param(["abcdef", "abchef"], "abchef", id="an answer in the middle given again"),
+        pytest.param(["abcdef", "ajcdef", "abcdef"], "abcdef", id="the first answer, back and forth"),
+        pytest.param(["abcdf", "aecdf"], "abcdfaecdf", id="a question in the place of an answer"),
         # No edits
+        pytest.param(["abys", "afys"], "abysafys", id="another first answer, with small talk alone behind"),
+        pytest.param(["abcdef", "ajcd"], "abcdefajcd", id="another first answer, without the end"),
         pytest.param(["ab", "af"], "abaf", id="another answer to the first question: said again?"),
         pytest.param(["osyn", "osys"], "osynosys", id="another answer, after small talk alone"),
         pytest.param(["abcdf", "abcdh"], "abcdfabcdh", id="another second answer"),
@@ -186,7 +194,7 @@ DOCUMENTED = re.findall(
 
 
 def test_the_page_has_examples() -> None:
-    assert len(DOCUMENTED) == 8
+    assert len(DOCUMENTED) == 10
 
 
 @pytest.mark.parametrize(("delivery", "recorded"), DOCUMENTED, ids=[delivery for delivery, _ in DOCUMENTED])
@@ -233,7 +241,9 @@ def mixed(*parts: str) -> list[Kept]:
             [["a1", "b", "c", "d"], ["a1", "b", "c", "f"]], "abcdbcf", id="a question without an id proves nothing"
         ),
         pytest.param([["a1", "b", "c2", "d"], ["h", "c2", "f"]], "abcdhf", id="something else before the question"),
-        pytest.param([["a1", "b2"], ["a1", "f"]], "abf", id="an answer with an id is replaced by its id alone"),
+        pytest.param([["a1", "b2"], ["a1", "f"]], "af", id="an answer with an id given again without one"),
+        pytest.param([["a1", "b2"], ["a1", "b"]], "ab", id="an answer told again without its id"),
+        pytest.param([["a1", "b2"], ["a1", "f3"]], "abf", id="an answer with another id: two agents may have given it"),
         pytest.param([["c1", "d", "f"], ["c1", "d"]], "cdf", id="the same answer, and more was said since"),
         pytest.param([["c1", "d", "e"], ["c1", "f"]], "cdef", id="more was said since"),
         pytest.param([["a1", "b"], ["a1", "b", "o2", "s"], ["a1", "b", "o2", "s"]], "abos", id="grown, and again"),
@@ -253,6 +263,14 @@ def test_a_revised_question_does_not_double_the_answers_without_ids() -> None:
     assert Counter(message_flow_of(conversation)) == Counter("abdC")
     conversation.send(*mixed("a1", "b", "C2", "d", "e3", "f"))
     assert Counter(message_flow_of(conversation)) == Counter("abdCef")
+
+
+def test_an_erased_turn_stays_out_where_an_earlier_answer_is_given_again() -> None:
+    conversation = after("abcdef")
+    conversation.seal = None
+    conversation.erase(4)
+    conversation.send(*said("ajcdef"))
+    assert message_flow_of(conversation) == "ajcef"
 
 
 def test_a_host_that_stops_sending_ids_is_understood() -> None:

@@ -111,6 +111,18 @@ def test_the_page_of_why_names_them_too(tmp_path):
     assert [entry["actor"] for entry in entries] == ["bob", "eve"]
 
 
+def test_words_that_are_told_again_behind_another_answer_are_not_withdrawn_but_the_answer_is(memory):
+    """As a host does that sends all without ids: the first answer is given again, and the rest follows it."""
+    said = [{key: one[key] for key in ("role", "content")} for one in (*exchange("tea", 1), *exchange("rain", 2))]
+    memory.record("t", said)
+    tell(memory, "t", "Ada likes tea and rain")
+    memory.record("t", [said[0], {"role": "assistant", "content": "Tea is what you like."}, *said[2:]])
+    found = memory.why("fact_2_0").evidence
+    assert {e.content: e.withdrawn for e in found} == {one["content"]: one == said[1] for one in said}
+    memory.forget("fact_2_0", with_evidence=True)
+    assert [turn.content for turn in memory.turns.get()] == ["Tea is what you like."]
+
+
 def test_evidence_from_outside_the_update_is_found_in_its_thread(memory):
     memory.record("t", exchange("tea", 1))
     tell(memory, "t", "Ada likes tea")
