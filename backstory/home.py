@@ -227,6 +227,7 @@ class Backstory:
         producer = self._services.producer
         limit = self.config.settings.shutdown_flush_timeout_seconds if timeout is None else timeout
         end = time.monotonic() + limit
+        self._services.expiry.run_due()
         if producer is None:
             done = learning.not_learned(self._services, self._services.states.writers())
         else:
@@ -351,6 +352,7 @@ class Backstory:
             services.producer.close(max(0.0, end - time.monotonic()))
         services.closed.set()
         services.updater.stop()
+        services.expiry.close()
         services.searches.close()
         services.projector.close()
         if services.shared is not None:

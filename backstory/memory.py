@@ -982,13 +982,26 @@ class MemoryHandle:
 
     # Changing by hand.
 
-    def add_fact(self, content: str, category: str = "context", confidence: float = 0.9) -> FactChange:
+    def add_fact(
+        self,
+        content: str,
+        category: str = "context",
+        confidence: float = 0.9,
+        *,
+        valid_from: str | None = None,
+        valid_until: str | None = None,
+        expires_at: str | None = None,
+    ) -> FactChange:
         """Add a fact by hand. No model changes it from then on. A model's tools use `by`.
 
         Args:
             content: The fact.
             category: preference, knowledge, context, behavior, goal or correction.
             confidence: From 0 to 1.
+            valid_from: Since when it is true: a year, month, day or moment, such as 2026-03; the offset from UTC may
+                stand behind it. None: unknown.
+            valid_until: Until when it is true, to the end of that year, month or day.
+            expires_at: Until when it is to be remembered, likewise.
 
         Returns:
             The commit, the fact, and the facts that the cap evicted for it.
@@ -997,12 +1010,21 @@ class MemoryHandle:
             DuplicateFactError: A live fact says the same; the refusal is recorded.
             CapError: There is no room for it; the refusal is recorded.
             RefusedError: Another rule refuses a model's fact; the refusal is recorded.
-            UsageError: The text is empty, the category unknown, or the confidence outside 0 to 1.
+            UsageError: The text is empty, the category unknown, the confidence outside 0 to 1, or a time is none.
         """
-        return changing.add_fact(self._services, content, category, confidence)
+        times = changing.GivenTimes(valid_from, valid_until, expires_at)
+        return changing.add_fact(self._services, content, category, confidence, times)
 
     def edit_fact(
-        self, fact_id: str, content: str | None = None, category: str | None = None, confidence: float | None = None
+        self,
+        fact_id: str,
+        content: str | None = None,
+        category: str | None = None,
+        confidence: float | None = None,
+        *,
+        valid_from: str | None = None,
+        valid_until: str | None = None,
+        expires_at: str | None = None,
     ) -> FactChange:
         """Change a fact by hand. No model changes it from then on. A model's tools use `by`.
 
@@ -1011,6 +1033,9 @@ class MemoryHandle:
             content: The new text.
             category: The new category.
             confidence: The new confidence, from 0 to 1.
+            valid_from: Since when it is true, as in `add_fact`; "" where that is not known after all.
+            valid_until: Until when it is true, likewise.
+            expires_at: Until when it is to be remembered, likewise.
 
         Returns:
             The commit and the fact as it is now.
@@ -1021,22 +1046,30 @@ class MemoryHandle:
             RefusedError: It is so already, or a model may not change it so; the refusal is recorded.
             UsageError: There is nothing to change, or a value cannot be one of its kind.
         """
-        return changing.edit_fact(self._services, fact_id, content, category, confidence)
+        times = changing.GivenTimes(valid_from, valid_until, expires_at)
+        return changing.edit_fact(
+            self._services, fact_id, content=content, category=category, confidence=confidence, times=times
+        )
 
-    def remove_fact(self, fact_id: str) -> FactChange:
-        """Remove a fact.
+    def remove_fact(self, fact_id: str, *, ended: bool = False, valid_until: str | None = None) -> FactChange:
+        """Remove a fact, as wrong or, with `ended`, as true until now or until a time.
 
         Args:
             fact_id: Its id, in full.
+            ended: Whether it was true until then.
+            valid_until: Until when an ended fact was true, as in `add_fact`. If that is still to come, the fact says so
+                and stays in memory until then.
 
         Returns:
-            The commit and the fact as it was.
+            The commit and the fact as it was, or as it is until then.
 
         Raises:
             NotFoundError: There is no such live fact.
-            RefusedError: A person entered it, and a model asks; the refusal is recorded.
+            RefusedError: A person entered it, and a model asks, or it would have ended before it began; the refusal is
+                recorded.
+            UsageError: The time is none, or is given for a fact that has not ended.
         """
-        return changing.remove_fact(self._services, fact_id)
+        return changing.remove_fact(self._services, fact_id, ended=ended, valid_until=valid_until)
 
     def clear(self, *, all_agents: bool = False) -> Document:
         """Empty the memory and keep its history. Turns recorded so far are not extracted again.

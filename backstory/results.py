@@ -188,10 +188,19 @@ class Eviction(msgspec.Struct, frozen=True):
     facts: tuple[str, ...]
 
 
+class EndingFact(msgspec.Struct, frozen=True):
+    """A fact that leaves memory at the moment `at`, because it is true, or to be remembered, until then."""
+
+    id: str
+    content: str
+    at: str
+
+
 class Status(msgspec.Struct, frozen=True):
     """The state of a scope. Sizes are in bytes; `model` is None where none is configured; `faults` are of 7 days.
 
-    Where memory is full, at `max_facts`, `evicted` are the evictions of the last 20 commits, the newest first.
+    Where memory is full, at `max_facts`, `evicted` are the evictions of the last 20 commits, the newest first. `ending`
+    are the facts that go within a week because their time is over then, the first of them first.
     """
 
     seq: int
@@ -210,6 +219,7 @@ class Status(msgspec.Struct, frozen=True):
     faults: tuple[FaultCount, ...] = ()
     max_facts: int = 0
     evicted: tuple[Eviction, ...] = ()
+    ending: tuple[EndingFact, ...] = ()
 
 
 class ThreadSummary(msgspec.Struct, frozen=True):

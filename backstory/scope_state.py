@@ -12,6 +12,7 @@ from typing import Generic, Self, TypeVar, overload
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.policy import PolicyValue
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.learning.expiry import Expiry
 from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.store import EventStore, Repairable
 from backstory.ledger.log.writer import Listener, Salts, Writer
@@ -212,6 +213,7 @@ class ScopeStates:
         faults: Counts faults.
         shared: The memories that processes share.
         shares_sections: Whether agents write the sections of their user.
+        expiry: Takes out of memory what has lapsed.
         watches: Called with each new writer.
         progress: Gets the progress while an index is built.
     """
@@ -232,6 +234,7 @@ class ScopeStates:
         faults: Faults,
         shared: SharedMemories | None,
         shares_sections: bool,
+        expiry: Expiry,
         watches: Sequence[Callable[[Writer], None]],
         progress: IndexProgress | None,
     ) -> None:
@@ -249,6 +252,7 @@ class ScopeStates:
         self._policy = policy
         self._listeners = listeners
         self._shares_sections = shares_sections
+        self._expiry = expiry
         self._watches = watches
         self._mutex = threading.Lock()
         self._all: weakref.WeakValueDictionary[Scope, ScopeState] = weakref.WeakValueDictionary()
@@ -324,6 +328,7 @@ class ScopeStates:
             heat=lambda: self.usage.of(scope),
             users=users,
             shared=self.shared,
+            lapsing=self._expiry.note if listeners else None,
         )
 
     def renew(self) -> None:

@@ -112,7 +112,20 @@ class Flushing(_Body):
     timeout: Annotated[float, _Number] = Field(default=30.0, ge=0, le=300, description="In seconds.")
 
 
-class NewFact(_Body):
+class _Times(_Body):
+    """When a fact holds: a year, month, day or moment each, with its offset from UTC behind it."""
+
+    valid_from: str | None = Field(default=None, description="Since when it is true.", examples=["2026-03"])
+    valid_until: str | None = Field(default=None, description="Until when it is true, to the end of the day it names.")
+    expires_at: str | None = Field(default=None, description="Until when it is to be remembered, likewise.")
+
+    @property
+    def times(self) -> dict[str, str | None]:
+        """The times by name."""
+        return {"valid_from": self.valid_from, "valid_until": self.valid_until, "expires_at": self.expires_at}
+
+
+class NewFact(_Times):
     """A fact that a person enters. No model changes it from then on."""
 
     content: str = Field(min_length=1, examples=["User is allergic to peanuts"])
@@ -120,8 +133,8 @@ class NewFact(_Body):
     confidence: _Confidence = 0.9
 
 
-class EditedFact(_Body):
-    """What changes of a fact; what is left out stays."""
+class EditedFact(_Times):
+    """What changes of a fact; what is left out stays, and an empty time is unknown again."""
 
     content: str | None = Field(default=None, min_length=1, examples=["User is allergic to all nuts"])
     category: _Category | None = None

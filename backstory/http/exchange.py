@@ -8,7 +8,7 @@ write with `If-Match` is carried out on that head or not at all.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Annotated, ClassVar
 
@@ -20,7 +20,6 @@ from backstory.home import Backstory
 from backstory.http.access.callers import Caller, Right
 from backstory.http.caching.answers import Answer, Answers, key_of, matches
 from backstory.integrations.threads import run_in_thread
-from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import UsageError, WrongExpectedVersionError
 from backstory.memory import MemoryHandle
 from backstory.operations.services import HeadsSeen
@@ -80,11 +79,13 @@ def etag_of(memory: MemoryHandle, *, turns: bool = False) -> str:
         memory: The memory.
         turns: Whether it depends on the turns, too.
     """
-    return _tag(memory.heads(turns=turns))
+    return _tag(memory.heads_seen(turns=turns))
 
 
-def _tag(heads: Iterable[Head]) -> str:
-    return f'"{".".join(head.hash for head in heads)}"'
+def _tag(seen: HeadsSeen) -> str:
+    # Facts that are hidden once their time is over change no head.
+    hidden = [f"-{seen.hidden}"] if seen.hidden else []
+    return f'"{".".join([*(head.hash for head in seen.heads), *hidden])}"'
 
 
 class _Exchange:
@@ -139,7 +140,7 @@ class ReadExchange(_Exchange):
                 return JsonResponse(read(memory), headers=_UNTAGGED)
             # Before the read: a commit in between makes the tag outdated, never the answer.
             known = memory.heads_seen(turns=turns)
-            headers = {"ETag": _tag(known.heads), "Cache-Control": "private, no-cache"}
+            headers = {"ETag": _tag(known), "Cache-Control": "private, no-cache"}
             if self._seen is not None and matches(self._seen, headers["ETag"]):
                 return Response(status_code=304, headers=headers)
             found = JsonResponse(read(memory), headers=headers)
@@ -189,10 +190,10 @@ class WriteExchange(_Exchange):
         def work() -> Response:
             memory = self.memory()
             result = change(self.guarded(memory))
-            heads = memory.heads()
+            seen = memory.heads_seen()
             # Not of a later commit: the client has not seen what that one changed.
-            tagged = getattr(result, "commit", None) == heads[0].seq
-            return JsonResponse(result, status, {**_UNTAGGED, **({"ETag": _tag(heads)} if tagged else {})})
+            tagged = getattr(result, "commit", None) == seen.heads[0].seq
+            return JsonResponse(result, status, {**_UNTAGGED, **({"ETag": _tag(seen)} if tagged else {})})
 
         return await (asyncio.to_thread(work) if long else run_in_thread(work))
 
@@ -212,10 +213,10 @@ class WriteExchange(_Exchange):
         def work() -> Response:
             memory = self.memory()
             for _ in range(_MOST_PREVIEWS):
-                before = memory.heads(turns=turns)
+                before = _tag(memory.heads_seen(turns=turns))
                 result = change(self.guarded(memory))
-                if memory.heads(turns=turns) == before:
-                    return JsonResponse(result, headers={**_UNTAGGED, "ETag": _tag(before)})
+                if _tag(memory.heads_seen(turns=turns)) == before:
+                    return JsonResponse(result, headers={**_UNTAGGED, "ETag": before})
             # There is always another commit: this one is outdated as well, but true of one of these moments.
             return JsonResponse(result, headers=_UNTAGGED)
 

@@ -21,10 +21,14 @@ from backstory.memory import MemoryHandle
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.projections.history.audit import Why
 from backstory.projections.search.results import Hit
+from backstory.results import FactChange
 
 _NOT_NOW = "memory cannot be reached now: go on without it, and do not promise that anything was remembered"
 _CATEGORIES = ", ".join(CATEGORIES)
 _SURE = "How sure it is, from 0 to 1: high where the user said so, lower where you conclude it."
+_FROM = "Since when it is true, where that is known: 2026, 2026-03, 2026-03-05 or a moment."
+_UNTIL = "Until when it is true, to the end of that year, month or day."
+_EXPIRES = "Until when it is worth remembering, to the end of that year, month or day."
 _ID = "The fact's id, as memory_search gives it."
 _EVIDENCE = 10
 _HISTORY = 20
@@ -75,16 +79,19 @@ def memory_tools(fail_safe: FailSafeMemory, opens: Opens) -> list[BaseTool]:
         content: Annotated[str, "The fact: one full sentence that is understood by itself."],
         category: Annotated[str, f"One of {_CATEGORIES}."] = "context",
         confidence: Annotated[float, _SURE] = 0.7,
+        *,
+        valid_from: Annotated[str | None, _FROM] = None,
+        valid_until: Annotated[str | None, _UNTIL] = None,
+        expires_at: Annotated[str | None, _EXPIRES] = None,
     ) -> str:
         """Remember a new fact about the user, for this conversation and all later ones.
 
         Use it when the user says something lasting: a preference, a correction, a goal, who they are, what they work
         on. Not for what matters to this conversation alone.
         """
-        return answer(
-            runtime,
-            lambda memory: {"fact_id": memory.add_fact(content, category, confidence).fact.id, "status": "added"},
-        )
+        times = {"valid_from": valid_from, "valid_until": valid_until, "expires_at": expires_at}
+
+        return answer(runtime, lambda memory: _done("added", memory.add_fact(content, category, confidence, **times)))
 
     @tool
     def memory_update(
@@ -93,19 +100,30 @@ def memory_tools(fail_safe: FailSafeMemory, opens: Opens) -> list[BaseTool]:
         content: Annotated[str | None, "The new text."] = None,
         category: Annotated[str | None, f"The new category: one of {_CATEGORIES}."] = None,
         confidence: Annotated[float | None, _SURE] = None,
+        *,
+        valid_from: Annotated[str | None, _FROM] = None,
+        valid_until: Annotated[str | None, _UNTIL] = None,
+        expires_at: Annotated[str | None, _EXPIRES] = None,
     ) -> str:
         """Change a fact that is outdated, wrong or too vague; what is left out stays as it is."""
-
-        def work(memory: MemoryHandle) -> Json:
-            changed = memory.edit_fact(fact_id, content, category, confidence)
-            return {"fact_id": changed.fact.id, "status": "updated"}
-
-        return answer(runtime, work)
+        times = {"valid_from": valid_from, "valid_until": valid_until, "expires_at": expires_at}
+        return answer(
+            runtime,
+            lambda memory: _done("updated", memory.edit_fact(fact_id, content, category, confidence, **times)),
+        )
 
     @tool
-    def memory_delete(runtime: Calls, fact_id: Annotated[str, _ID]) -> str:
-        """Remove a fact that is no longer true, or that the user does not want remembered."""
-        return answer(runtime, lambda memory: {"fact_id": memory.remove_fact(fact_id).fact.id, "status": "deleted"})
+    def memory_delete(
+        runtime: Calls,
+        fact_id: Annotated[str, _ID],
+        ended: Annotated[bool, "It was not wrong: it was true until now, or until a time."] = False,
+        valid_until: Annotated[str | None, _UNTIL] = None,
+    ) -> str:
+        """Remove a fact that is wrong or no longer true, or that the user does not want remembered."""
+        return answer(
+            runtime,
+            lambda memory: _done("deleted", memory.remove_fact(fact_id, ended=ended, valid_until=valid_until)),
+        )
 
     @tool
     def memory_why(runtime: Calls, fact_id: Annotated[str, _ID]) -> str:
@@ -113,6 +131,10 @@ def memory_tools(fail_safe: FailSafeMemory, opens: Opens) -> list[BaseTool]:
         return answer(runtime, lambda memory: _origin(memory.why(fact_id)))
 
     return [memory_search, memory_add, memory_update, memory_delete, memory_why]
+
+
+def _done(status: str, change: FactChange) -> Json:
+    return {"fact_id": change.fact.id, "status": status}
 
 
 def _found(hits: Iterable[Hit]) -> Json:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.learning.expiry import Expiry
 from backstory.ledger.learning.next_summary import SummaryLimits
 from backstory.ledger.learning.observing import CallsOnly, Observer
 from backstory.ledger.learning.producer import Producer
@@ -150,6 +151,7 @@ def assemble(
         lock_timeout=settings.file_lock_timeout_seconds,
     )
     usage = UsageTracker(document, clock)
+    expiry = Expiry(clock, background=background)
     blocks = blocks_of(settings, None if chosen is None else chosen.name)
     states = ScopeStates(
         store,
@@ -166,6 +168,7 @@ def assemble(
         faults=faults,
         shared=shared,
         shares_sections=settings.shared_summaries,
+        expiry=expiry,
         progress=progress,
     )
     states_alive = weakref.ref(states)
@@ -181,6 +184,7 @@ def assemble(
         model_named=loaded.model_named if chosen is None else chosen.name,
         producer=producer,
         retention=retention,
+        expiry=expiry,
         folder=folder,
         document=document,
         states=states,

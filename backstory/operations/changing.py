@@ -9,6 +9,8 @@ import msgspec
 
 from backstory import checks
 from backstory.ledger.core.commands import (
+    EDITABLE,
+    TIMES,
     AddFact,
     ChangePolicy,
     Clear,
@@ -51,6 +53,7 @@ from backstory.ledger.core.events import (
     UpdateEvent,
 )
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.moments import stated_time
 from backstory.ledger.core.policy import CATEGORIES, PolicyValue, check_policy
 from backstory.ledger.core.sanitize import MAX_FACT, safe_text
 from backstory.ledger.learning.sharing import deliver
@@ -203,10 +206,38 @@ def rollback(services: ScopeServices, to: At, *, dry_run: bool) -> UndoResult:
     return _undo(services, command, preview_rollback, services.cause("rollback", target=then.seq), dry_run=dry_run)
 
 
-def add_fact(services: ScopeServices, content: str, category: str, confidence: float) -> FactChange:
+class GivenTimes(msgspec.Struct, frozen=True):
+    """When a fact holds, as it was given: None for what is not, empty for what is to be unknown again."""
+
+    valid_from: str | None = None
+    valid_until: str | None = None
+    expires_at: str | None = None
+
+    def read(self) -> dict[str, str]:
+        """Return the given times as facts keep them, by field.
+
+        Raises:
+            UsageError: One is no time.
+        """
+        given = {name: checks.text(name, value) for name in TIMES if (value := getattr(self, name)) is not None}
+        return {name: text if not text.strip() else _stated(name, text) for name, text in given.items()}
+
+
+def _stated(name: str, text: str) -> str:
+    found = stated_time(text)
+    if found is None:
+        raise UsageError(
+            f"{name} must be a year, a month, a day or a moment, such as 2026, 2026-03, 2026-03-05 or "
+            f"2026-03-05T10:00+01:00, got {text!r}"
+        )
+    return found
+
+
+def add_fact(services: ScopeServices, content: str, category: str, confidence: float, times: GivenTimes) -> FactChange:
     """Enter a fact; see `MemoryHandle.add_fact`."""
     text = _text(content)
     fact = NewFact(place="facts/0", content=text, category=_category(category), confidence=_confidence(confidence))
+    fact = msgspec.structs.replace(fact, **{name: stated for name, stated in times.read().items() if stated})
     command = AddFact(at="", fact=fact, by_model=services.by_model, thread=services.conversation)
     cause = services.cause("manual", action="add", by_model=services.by_model)
     commit = _commit(services, cause, lambda: command, fact)
@@ -216,17 +247,24 @@ def add_fact(services: ScopeServices, content: str, category: str, confidence: f
 
 
 def edit_fact(
-    services: ScopeServices, fact_id: str, content: str | None, category: str | None, confidence: float | None
+    services: ScopeServices,
+    fact_id: str,
+    *,
+    content: str | None,
+    category: str | None,
+    confidence: float | None,
+    times: GivenTimes,
 ) -> FactChange:
     """Change a fact; see `MemoryHandle.edit_fact`."""
-    if content is None and category is None and confidence is None:
-        raise UsageError("nothing to change: give a text, a category or a confidence")
+    if content is None and category is None and confidence is None and times == GivenTimes():
+        raise UsageError("nothing to change: give a text, a category, a confidence or a time")
     edit = Edit(
         place="facts/0",
         id=checks.text("fact_id", fact_id),
         content=None if content is None else _text(content),
         category=None if category is None else _category(category),
         confidence=None if confidence is None else _confidence(confidence),
+        **times.read(),
     )
     cause = services.cause("manual", action="edit", fact=edit.id, by_model=services.by_model)
 
@@ -240,19 +278,27 @@ def edit_fact(
     )
 
 
-def remove_fact(services: ScopeServices, fact_id: str) -> FactChange:
+def remove_fact(services: ScopeServices, fact_id: str, *, ended: bool, valid_until: str | None) -> FactChange:
     """Remove a fact; see `MemoryHandle.remove_fact`."""
+    until = None if valid_until is None else _stated("valid_until", checks.text("valid_until", valid_until))
+    if until is not None and not ended:
+        raise UsageError("valid_until is about a fact that has ended: say that it has, or leave it out")
 
     def command() -> RemoveFact:
         _must_be_live(services, fact_id)
-        return RemoveFact(at="", fact_id=fact_id, by_model=services.by_model)
+        return RemoveFact(at="", fact_id=fact_id, by_model=services.by_model, ended=ended, valid_until=until)
 
     named = checks.text("fact_id", fact_id)
     cause = services.cause("manual", action="remove", fact=named, by_model=services.by_model)
     commit = _commit(services, cause, command)
-    return FactChange(
-        commit.seq, _changed(commit, (event.fact for event in commit.events if isinstance(event, FactRemoved)))
-    )
+    return FactChange(commit.seq, _changed(commit, filter(None, map(_gone, commit.events))))
+
+
+def _gone(event: Event) -> Fact | None:
+    """Return a fact as it left memory, or as it is until it does."""
+    if isinstance(event, FactRemoved):
+        return msgspec.structs.replace(event.fact, valid_until=event.valid_until or event.fact.valid_until)
+    return event.after if isinstance(event, FactRevised) else None
 
 
 def _must_be_live(services: ScopeServices, fact_id: str) -> None:
@@ -457,8 +503,9 @@ def _is_the_same(found: Commit, cause: Cause, asked: NewFact | Edit | None) -> b
                 continue
             case _:
                 assert_never(event)
-        wanted = {name: getattr(asked, name, None) for name in ("content", "category", "confidence")}
-        return all(value is None or getattr(answered, name) == value for name, value in wanted.items())
+        wanted = {name: value for name in EDITABLE if (value := getattr(asked, name, None)) is not None}
+        # An empty time was to be unknown again.
+        return all(getattr(answered, name) == (None if value == "" else value) for name, value in wanted.items())
     return True
 
 

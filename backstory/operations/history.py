@@ -11,6 +11,7 @@ from backstory import checks
 from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.policy import PolicyValue
 from backstory.ledger.core.scope import Scope
 from backstory.operations.services import Progress, ScopeServices, begun_fact, known_policy, must_know
@@ -82,8 +83,12 @@ def moment(services: ScopeServices, at: At | None, query: FactQuery) -> MemoryMo
     reading = services.reading()
     wanted = None if at is None else services.times(reading).cut("at", at)
     found = services.logs(reading).around(wanted)
+    when = (
+        spell_moment(reading.clock.now()) if wanted is None else found.after.at if isinstance(wanted, int) else wanted
+    )
     if services.users is None:
-        return memory_moment(found.after, found.commit, diff(found.before, found.after), query)
+        shown = found.after.standing_at(when)
+        return memory_moment(shown, found.commit, diff(found.before, found.after), query)
     users = services.logs(services.users)
     before = found.before.with_sections_of(users.memory_at(found.before.at))
     after = found.after.with_sections_of(users.memory_at(found.after.at))
@@ -91,7 +96,7 @@ def moment(services: ScopeServices, at: At | None, query: FactQuery) -> MemoryMo
     shown = after
     if not isinstance(wanted, int):
         shown = found.after.with_sections_of(users.memory() if wanted is None else users.memory_at(wanted))
-    return memory_moment(shown, found.commit, diff(before, after), query)
+    return memory_moment(shown.standing_at(when), found.commit, diff(before, after), query)
 
 
 def timeline(services: ScopeServices, since: At | None, until: At | None, buckets: int) -> Timeline:

@@ -6,6 +6,7 @@ import contextlib
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,9 +20,11 @@ from backstory.ledger.core.errors import ConfigError, NoModelError, NotFoundErro
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.kinds import CauseKind
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.model import Model
+from backstory.ledger.learning.expiry import Expiry
 from backstory.ledger.learning.producer import Producer
 from backstory.ledger.learning.retention import Retention
 from backstory.ledger.learning.sharing import is_delivered, receive_all, try_to_deliver
@@ -72,16 +75,24 @@ class HeadsSeen(msgspec.Struct, frozen=True):
         streams: The stream of each.
         scopes: The scopes that the streams belong to.
         tells: Tells the head of a stream at once; None where the engine cannot, or where heads are not all.
+        hidden: How many facts of the logs are hidden, because their time is over.
+        until: The moment at which the next fact goes, as commits spell it; None: never.
+        now: Tells the time.
     """
 
     heads: tuple[Head, ...]
     streams: tuple[str, ...]
     scopes: tuple[Scope, ...]
     tells: TellsAtOnce | None
+    hidden: int
+    until: str | None
+    now: Callable[[], datetime]
 
     def stand(self) -> bool:
         """Whether these are certainly still the heads: it waits for nothing, so it may be called on an event loop."""
         tells = self.tells
+        if self.until is not None and self.until <= spell_moment(self.now()):
+            return False
         return tells is not None and all(
             tells.head_at_once(stream) == head for stream, head in zip(self.streams, self.heads, strict=True)
         )
@@ -102,6 +113,7 @@ class HomeServices(msgspec.Struct, frozen=True):
     """Makes a model of what a host passes in, with the configured key and address; None where there is none."""
     producer: Producer | None
     retention: Retention | None
+    expiry: Expiry
     folder: Path
     document: Callable[[Scope], Path]
     projector: DocumentProjector
@@ -233,6 +245,7 @@ class ScopeServices(msgspec.Struct, frozen=True):
             return writer.memory() if self.users is None else self._with_users_sections(writer, self.users)
         moment = self.times(writer).cut(name, at, whole_days=whole_days)
         then = self.logs(writer).memory_at(moment)
+        then = then.standing_at(then.at if isinstance(moment, int) else moment)
         if self.users is None:
             return then
         users = self.logs(self.users)
@@ -250,7 +263,8 @@ class ScopeServices(msgspec.Struct, frozen=True):
         if at is None:
             return self.state.blocks.joined(own, beside.memory())
         moment = self.times().cut("at", at)
-        return join(own, self.logs(beside).memory_at(own.at if isinstance(moment, int) else moment))
+        at_time = own.at if isinstance(moment, int) else moment
+        return join(own, self.logs(beside).memory_at(at_time).standing_at(at_time))
 
     def head_at(self, writer: Writer, seq: int) -> Head:
         """Return the head that a scope's ledger had after a commit; 0 is the empty ledger."""
@@ -286,21 +300,28 @@ class ScopeServices(msgspec.Struct, frozen=True):
 
     def heads(self, *, turns: bool) -> HeadsSeen:
         """Return the heads that a read depends on: of the ledger read, of any other, and of the transcript."""
-        own = self.writer.reader.standing()[1]
-        read = [(self.own, own)]
+        read = [(self.own, *self.writer.served())]
         other = self.users or self.beside()
         if other is not None:
-            read.append((other, other.reader.standing()[1]))
-        elif self.reads == "fallback" and self.user is not None and own.seq == 0:
-            read.insert(0, (self.user, self.user.reader.standing()[1]))
-        heads, streams = [head for _, head in read], [writer.ledger for writer, _ in read]
+            read.append((other, *other.served()))
+        elif self.reads == "fallback" and self.user is not None and read[0][2].seq == 0:
+            read.insert(0, (self.user, *self.user.served()))
+        heads, streams = [head for *_, head in read], [writer.ledger for writer, *_ in read]
         store = self.own.store
         if turns:
             heads.append(store.durable_head(self.own.transcript_stream))
             streams.append(self.own.transcript_stream)
         # Where agents share sections a read delivers what is under way, which no head tells.
         tells = store if isinstance(store, TellsAtOnce) and not self.shares else None
-        return HeadsSeen(tuple(heads), tuple(streams), tuple(writer.scope for writer, _ in read), tells)
+        return HeadsSeen(
+            tuple(heads),
+            tuple(streams),
+            tuple(writer.scope for writer, *_ in read),
+            tells,
+            sum(served.hidden for _, served, _ in read),
+            min((served.until for _, served, _ in read if served.until is not None), default=None),
+            self.own.clock.now,
+        )
 
     def policy(self) -> PolicyResult:
         """Return the policy in force and the configured one; before the first commit those that it will record."""

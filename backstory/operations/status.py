@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
 from itertools import islice
 from typing import Literal
 
 from backstory.ledger.core.errors import UnavailableError
 from backstory.ledger.core.events import FactRemoved
+from backstory.ledger.core.memory import Memory, lapses
+from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
 from backstory.ledger.log.backlog import WaitingThread
 from backstory.ledger.threads.due import Due
 from backstory.operations.services import HomeServices, ScopeServices
-from backstory.results import RECENT_COMMITS, Eviction, FaultCount, ParkedThread, PendingThread, Status
+from backstory.results import RECENT_COMMITS, EndingFact, Eviction, FaultCount, ParkedThread, PendingThread, Status
+
+_SOON = timedelta(days=7)
 
 
 def status(services: ScopeServices) -> Status:
@@ -34,6 +39,8 @@ def _status(services: ScopeServices, faults: tuple[FaultCount, ...]) -> Status:
         waiting = backlog.waiting(home.timing)
         memory, head, turns = view.memory, view.head, view.transcript.turn_count
         threads = len(view.transcript.threads)
+    now = writer.clock.now()
+    memory = memory.standing_at(spell_moment(now))
     max_facts = (memory.policy if memory.seq else writer.first_policy()).max_facts
     return Status(
         seq=head.seq,
@@ -56,7 +63,18 @@ def _status(services: ScopeServices, faults: tuple[FaultCount, ...]) -> Status:
         faults=faults,
         max_facts=max_facts,
         evicted=tuple(_evicted(services)) if len(memory.facts) >= max_facts else (),
+        ending=tuple(_ending(memory, spell_moment(now + _SOON))),
     )
+
+
+def _ending(memory: Memory, until: str) -> list[EndingFact]:
+    """Return the facts that lapse up to a moment, the first of them first."""
+    found = [
+        EndingFact(fact.id, fact.content, at)
+        for fact in memory.in_order()
+        if (at := lapses(fact)) is not None and at <= until
+    ]
+    return sorted(found, key=lambda one: one.at)
 
 
 def _evicted(services: ScopeServices) -> Iterator[Eviction]:

@@ -53,6 +53,7 @@ Fields: TypeAlias = dict[str, str | int | float | bool | None]
 LISTS = (
     "newFacts",
     "factsToRemove",
+    "factsToEnd",
     "factsToReinforce",
     "staleFactsToRemove",
     "staleFactsToExtend",
@@ -66,6 +67,11 @@ _AGAIN = "again"
 """The index prefix of a part that a reply gives a second time."""
 
 _LABELS = ("scope", "durability", "authority")
+
+TIMES = ("valid_from", "valid_until", "expires_at")
+"""The fields of a fact that say when it holds."""
+EDITABLE = ("content", "category", "confidence", *TIMES)
+"""The fields that an Edit changes."""
 
 
 def withheld(place: str) -> Unread:
@@ -147,10 +153,16 @@ class EditFact(_Command, frozen=True):
 
 
 class RemoveFact(_Command, frozen=True):
-    """Remove a fact: by hand or, with `by_model`, by a model's tool."""
+    """Remove a fact: by hand or, with `by_model`, by a model's tool; `ended` and `valid_until` as in Removal."""
 
     fact_id: str
     by_model: bool = False
+    ended: bool = False
+    valid_until: str | None = None
+
+
+class Expire(_Command, frozen=True):
+    """Take out of memory the facts whose `valid_until` or `expires_at` is over."""
 
 
 class Clear(_Command, frozen=True):
@@ -267,6 +279,7 @@ Command: TypeAlias = (
     | AddFact
     | EditFact
     | RemoveFact
+    | Expire
     | Clear
     | ImportDocument
     | SaveDocument
@@ -288,6 +301,9 @@ def _as_candidate(fact: Fact, place: str, *, stated: bool) -> NewFact:
         evidence=fact.evidence,
         source_error=fact.source_error,
         expected_valid_days=fact.expected_valid_days,
+        valid_from=fact.valid_from,
+        valid_until=fact.valid_until,
+        expires_at=fact.expires_at,
     )
     if not stated:
         return candidate
@@ -363,7 +379,13 @@ def _candidate_of(event: Event, *, stated: bool) -> Candidate | None:
             return _with_fields(_as_candidate(event.fact, place, stated=stated), event.proposed)
         case FactRemoved(place=str(place)):
             return Removal(
-                place=place, id=event.fact.id, reason=event.note, replacement=event.replacement, **event.labels
+                place=place,
+                id=event.fact.id,
+                reason=event.note,
+                replacement=event.replacement,
+                ended=event.reason == "ended",
+                valid_until=event.valid_until,
+                **event.labels,
             )
         case FactRevised(place=str(place)):
             return _revision_of(event, place, stated=stated)
@@ -391,11 +413,14 @@ def _revision_of(event: FactRevised, place: str, *, stated: bool) -> Candidate |
             return msgspec.structs.replace(Extension(place=place, id=after.id, days=0), **event.proposed)
         case "edited":
             changed = {
-                name: getattr(after, name)
-                for name in ("content", "category", "confidence")
+                name: "" if (value := getattr(after, name)) is None else value
+                for name in EDITABLE
                 if getattr(after, name) != getattr(before, name)
             }
-            return Edit(place=place, id=after.id, **(changed | event.proposed))
+            return msgspec.structs.replace(Edit(place=place, id=after.id), **(changed | event.proposed))
+        case "ending":
+            ending = Removal(place=place, id=after.id, ended=True, valid_until=after.valid_until)
+            return msgspec.structs.replace(ending, **event.proposed)
         case "restored":
             return None
 

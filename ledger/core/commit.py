@@ -19,13 +19,13 @@ import msgspec
 import orjson
 
 from backstory.ledger.core.errors import CorruptLogError, StoreError
-from backstory.ledger.core.events import Access, Event, FactRemoved, FactRevised, Redacted, TurnRange
+from backstory.ledger.core.events import Access, Event, Fact, FactAdded, FactRemoved, FactRevised, Redacted, TurnRange
 from backstory.ledger.core.kinds import CauseAction, CauseKind
 from backstory.ledger.core.sanitize import Json
 
-FORMAT = 2
+FORMAT = 3
 """The newest version; a line has the lowest one that says all of it, so older programs read what they understand."""
-_AS_THEY_ARE = (1, 2)
+_AS_THEY_ARE = (1, 2, 3)
 """The versions whose contents need no upcast."""
 
 _NO_HASH = "0" * 64
@@ -235,11 +235,23 @@ def _needed_version(events: Iterable[Event]) -> int:
 
     An older program ignores fields that it does not know, so what it must not miss needs a newer version.
     """
-    # Version 2: a text that was taken away is marked.
-    marks = (
-        isinstance(event, FactRemoved | FactRevised | Redacted) and event.marked_after is not None for event in events
-    )
-    return 2 if any(marks) else 1
+    # Version 3: a fact states when it holds, or has ended. Version 2: a text that was taken away is marked.
+    return max(map(_version_of, events), default=1)
+
+
+def _version_of(event: Event) -> int:
+    if isinstance(event, FactAdded | FactRemoved) and _states_times(event.fact):
+        return 3
+    if isinstance(event, FactRemoved) and event.reason in ("ended", "expired"):
+        return 3
+    if isinstance(event, FactRevised) and (_states_times(event.before) or _states_times(event.after)):
+        return 3
+    marks = isinstance(event, FactRemoved | FactRevised | Redacted) and event.marked_after is not None
+    return 2 if marks else 1
+
+
+def _states_times(fact: Fact) -> bool:
+    return fact.valid_from is not None or fact.valid_until is not None or fact.expires_at is not None
 
 
 def head_of(line: bytes) -> Head:

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
-from backstory.ledger.core.commands import labels_of
+from backstory.ledger.core.commands import TIMES, labels_of
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.events import (
     Candidate,
@@ -44,7 +44,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.policy import CATEGORIES
 
-_NAMES = frozenset({"id", "at", "source"})
+_NAMES = frozenset({"id", "at", "source", *TIMES})
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 _FACT_ID = re.compile(r"fact_[\w-]{1,64}", re.ASCII)
 _BLANKS = frozenset("nrt")

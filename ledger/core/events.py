@@ -39,6 +39,9 @@ class Fact(_Value, frozen=True, kw_only=True):
     commit that added it and `place` its index in that commit's proposal; both together are its birth rank. A fact with
     `by_hand` was entered or changed by a person, and no model can change it. `consolidated_from` holds the ids of the
     facts that were merged into it. Times are ISO 8601, UTC, microseconds.
+
+    What it says was true from `valid_from` to the end of `valid_until`, and it is not to be remembered once
+    `expires_at` has passed: a year, month, day or moment each, as `moments.stated_time` spells them; None: unknown.
     """
 
     id: str
@@ -56,6 +59,9 @@ class Fact(_Value, frozen=True, kw_only=True):
     confirmations: int = 0
     confirmed_at: str | None = None
     consolidated_from: tuple[str, ...] = ()
+    valid_from: str | None = None
+    valid_until: str | None = None
+    expires_at: str | None = None
 
 
 class Access(_Value, frozen=True):
@@ -102,7 +108,10 @@ class _Labelled(_Candidate, frozen=True, kw_only=True):
 
 
 class NewFact(_Labelled, frozen=True, kw_only=True, tag="newFact"):
-    """A new fact as it was proposed; only an imported document states `id` and the fields after it."""
+    """A new fact as it was proposed; only an imported document states `id` and the fields after it.
+
+    `valid_from`, `valid_until` and `expires_at` are as in Fact.
+    """
 
     content: str
     category: str = "context"
@@ -110,6 +119,9 @@ class NewFact(_Labelled, frozen=True, kw_only=True, tag="newFact"):
     evidence: tuple[str, ...] = ()
     expected_valid_days: int | None = None
     source_error: str | None = None
+    valid_from: str | None = None
+    valid_until: str | None = None
+    expires_at: str | None = None
     id: str | None = None
     at: str | None = None
     source: str | None = None
@@ -120,11 +132,16 @@ class NewFact(_Labelled, frozen=True, kw_only=True, tag="newFact"):
 
 
 class Removal(_Labelled, frozen=True, kw_only=True, tag="removal"):
-    """A fact to remove; `replacement` is the index in `newFacts` of the fact that replaces it."""
+    """A fact to remove; `replacement` is the index in `newFacts` of the fact that replaces it.
+
+    With `ended` it was true until `valid_until` (None: until now), or will be; otherwise it was wrong.
+    """
 
     id: str
     reason: str | None = None
     replacement: int | None = None
+    ended: bool = False
+    valid_until: str | None = None
 
 
 class NewSummary(_Labelled, frozen=True, kw_only=True, tag="newSummary"):
@@ -158,12 +175,18 @@ class Consolidation(_Labelled, frozen=True, kw_only=True, tag="consolidation"):
 
 
 class Edit(_Candidate, frozen=True, kw_only=True, tag="edit"):
-    """A change of one fact by a person or a tool; a field that is None does not change."""
+    """A change of one fact by a person or a tool; a field that is None does not change, and an empty time is unknown.
+
+    `valid_from`, `valid_until` and `expires_at` are as in Fact.
+    """
 
     id: str
     content: str | None = None
     category: str | None = None
     confidence: float | None = None
+    valid_from: str | None = None
+    valid_until: str | None = None
+    expires_at: str | None = None
 
 
 class Unread(_Candidate, frozen=True, kw_only=True, tag="unread"):
@@ -233,6 +256,7 @@ class FactRemoved(FactEvent, frozen=True):
     `note`, `replacement` and `labels` are the model's reason, replacement index and labels. `detail` is what an evicted
     fact was ranked by, or the id of the fact that a merged one went into. With `marked_after` a person took it away
     when this was the transcript's last commit: a model adds its text again only after a later turn of the user.
+    `valid_until` is what the removal states as the end of an `ended` fact.
     """
 
     fact: Fact
@@ -243,6 +267,7 @@ class FactRemoved(FactEvent, frozen=True):
     detail: str | None = None
     labels: dict[str, str] = {}
     marked_after: int | None = None
+    valid_until: str | None = None
 
 
 class FactRevised(FactEvent, frozen=True):

@@ -43,6 +43,7 @@ LedgerCauseKind: TypeAlias = Literal[
     "policy",
     "redaction",
     "share",
+    "expiry",
 ]
 TranscriptCauseKind: TypeAlias = Literal["record", "withdrawal", "restore"]
 CauseKind: TypeAlias = Literal[LedgerCauseKind, TranscriptCauseKind, "erased"]
@@ -62,9 +63,10 @@ CauseAction: TypeAlias = Literal[ManualAction, ImportAction, RecordAction, Redac
 Sweep: TypeAlias = Literal["threshold", "duplicate", "cap"]
 """The rules by which a fact leaves memory without being asked for."""
 RemovalReason: TypeAlias = Literal[
-    Sweep, "model", "stale", "consolidated", "hand", "clear", "import", "revert", "rollback"
+    Sweep, "model", "stale", "consolidated", "hand", "clear", "import", "revert", "rollback", "ended", "expired"
 ]
-Revision: TypeAlias = Literal["confirmed", "edited", "extended", "restored"]
+"""Why a fact left memory: `ended` and `expired` say that it was true until then, the others that it is not kept."""
+Revision: TypeAlias = Literal["confirmed", "edited", "extended", "restored", "ending"]
 Rule: TypeAlias = Literal[
     Sweep,
     "malformed",
@@ -87,6 +89,7 @@ Rule: TypeAlias = Literal[
     "basis",
     "covered",
     "removed_by_hand",
+    "expired",
     "erased",
 ]
 """The rules that can refuse a candidate; `rules.decide.RULES` says what each means."""

@@ -31,6 +31,7 @@ from backstory.ledger.core.events import (
     UpdateEvent,
 )
 from backstory.ledger.core.kinds import Barrier, CauseKind
+from backstory.ledger.core.moments import ends
 from backstory.ledger.core.policy import Policy
 
 BARRIERS: tuple[Barrier, ...] = ("clear", "redaction", "revert", "rollback")
@@ -84,6 +85,18 @@ class Memory(msgspec.Struct, frozen=True):
         """Return the live facts by birth rank, oldest first, which is the order of the document."""
         return sorted(self.facts.values(), key=birth)
 
+    def standing_at(self, at: str) -> Memory:
+        """Return the memory as it is served at a moment: without the facts that have lapsed by then."""
+        gone = {fact.id for fact in self.facts.values() if (end := lapses(fact)) is not None and end <= at}
+        if not gone:
+            return self
+        facts = {fact_id: fact for fact_id, fact in self.facts.items() if fact_id not in gone}
+        return msgspec.structs.replace(self, facts=facts)
+
+    def next_lapse(self) -> str | None:
+        """Return the moment at which the next fact lapses; None where none ever does."""
+        return min((end for fact in self.facts.values() if (end := lapses(fact)) is not None), default=None)
+
     def barrier_after(self, basis: int) -> tuple[int, Barrier] | None:
         """Return the seq and kind of the last barrier after a commit; an erasure outranks the others."""
         seq, kind = max((self.barriers.get(kind, 0), kind) for kind in BARRIERS)
@@ -102,6 +115,13 @@ class Memory(msgspec.Struct, frozen=True):
 
 _EMPTY = Section()
 _Effect: TypeAlias = Callable[..., bool]
+
+
+def lapses(fact: Fact) -> str | None:
+    """Return the moment from which a fact is served no more: `valid_until` or `expires_at` is over; None: never."""
+    if fact.valid_until is None and fact.expires_at is None:
+        return None
+    return min(ends(stated) for stated in (fact.valid_until, fact.expires_at) if stated is not None)
 
 
 def birth(fact: Fact) -> tuple[int, int]:

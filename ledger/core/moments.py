@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 
 def spell_moment(moment: datetime) -> str:
@@ -42,3 +44,76 @@ def local_moment(at: str, offset: str | None) -> datetime | None:
         return moment.astimezone(zone.tzinfo)
     except OverflowError:
         return None
+
+
+# Stated times: a year, a month, a day or a moment, as precise as it was said.
+
+_STATED = re.compile(
+    r"(?P<year>\d{4})(?:-(?P<month>\d\d)(?:-(?P<day>\d\d)(?P<time>[Tt ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)?)?)?"
+    r"(?P<zone>[Zz]|[+-]\d\d:\d\d)?",
+    re.ASCII,
+)
+_MONTHS = 12
+_FIRST, _LAST = spell_moment(datetime.min.replace(tzinfo=UTC)), spell_moment(datetime.max.replace(tzinfo=UTC))
+
+
+def stated_time(text: str, offset: str | None = None) -> str | None:
+    """Return a year, month, day or moment in the one spelling that facts keep; None if the text is none.
+
+    Its precision stays as it is written: `2026`, `2026-03`, `2026-03-05`, `2026-03-05T10:00`. Behind it comes the
+    offset from UTC that the text states, otherwise `offset`; none for UTC.
+    """
+    found = _STATED.fullmatch(text.strip())
+    if found is None:
+        return None
+    zone = found["zone"] or offset or ""
+    if zone.upper() in ("Z", "+00:00", "-00:00"):
+        zone = ""
+    spelled = text.strip()[: found.start("zone") if found["zone"] else None].upper().replace(" ", "T")
+    return None if _bounds(spelled + zone) is None else spelled + zone
+
+
+def begins(stated: str) -> str:
+    """Return the first moment of a stated time, as `spell_moment` does."""
+    bounds = _bounds(stated)
+    return _FIRST if bounds is None else bounds[0]
+
+
+def ends(stated: str) -> str:
+    """Return the first moment behind a stated year, month or day, which are included; a moment is its own end."""
+    bounds = _bounds(stated)
+    return _LAST if bounds is None else bounds[1]
+
+
+# Cached, because every decision and every read asks for the ends of the facts in memory.
+@lru_cache(maxsize=4096)
+def _bounds(stated: str) -> tuple[str, str] | None:
+    found = _STATED.fullmatch(stated)
+    if found is None:
+        return None
+    zone = found["zone"] or ""
+    year, month, day = int(found["year"]), int(found["month"] or 1), int(found["day"] or 1)
+    try:
+        first = datetime.fromisoformat(f"{year:04}-{month:02}-{day:02}{found['time'] or 'T00:00'}{zone or 'Z'}")
+    except ValueError:
+        return None
+    behind: datetime | None = first
+    if found["time"] is None:
+        try:
+            if found["day"] is not None:
+                behind = first + timedelta(days=1)
+            elif found["month"] is not None and month < _MONTHS:
+                behind = first.replace(month=month + 1)
+            else:
+                behind = first.replace(year=year + 1, month=1)
+        except (ValueError, OverflowError):
+            behind = None
+    return _spelled_or(first, _FIRST), _LAST if behind is None else _spelled_or(behind, _LAST)
+
+
+def _spelled_or(moment: datetime, bound: str) -> str:
+    """Return a moment as `spell_moment` does; `bound` where it is out of range in UTC."""
+    try:
+        return spell_moment(moment)
+    except OverflowError:
+        return bound

@@ -7,9 +7,11 @@ an Unread candidate. A text over its limit is read all the same, up to `MAX_CONT
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TypedDict
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from backstory.ledger.core.events import (
@@ -23,11 +25,19 @@ from backstory.ledger.core.events import (
     Removal,
     Unread,
 )
+from backstory.ledger.core.moments import stated_time
 from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_FACT, MAX_NAME, Json, clip, whole_days
 
 _MAX_EVIDENCE = 50
 _MAX_DAYS = 10**6
 _MAX_SOURCES = 1_000
+
+
+class Cited(msgspec.Struct, frozen=True):
+    """The turns that a reply may cite: their ids by how they are cited, and their offsets from UTC by id."""
+
+    ids: Mapping[str, str]
+    offsets: Mapping[str, str | None] = {}
 
 
 class _Item(BaseModel):
@@ -61,12 +71,20 @@ class _NewFact(_Labelled):
     evidence: tuple[str, ...] = ()
     source_error: str | None = Field(default=None, alias="sourceError")
     expected_valid_days: int | None = Field(default=None, alias="expectedValidDays")
+    valid_from: str | None = Field(default=None, alias="validFrom")
+    valid_until: str | None = Field(default=None, alias="validUntil")
+    expires_at: str | None = Field(default=None, alias="expiresAt")
 
     @field_validator("evidence", mode="before")
     @classmethod
     def _cited(cls, value: object) -> tuple[str, ...]:
         cited = value if isinstance(value, list) else [value]
         return tuple(str(c) for c in cited if isinstance(c, str | int) and not isinstance(c, bool))[:_MAX_EVIDENCE]
+
+    @field_validator("valid_from", "valid_until", "expires_at", mode="before")
+    @classmethod
+    def _stated(cls, value: object) -> str | None:
+        return _time_text(value)
 
     @field_validator("source_error", mode="before")
     @classmethod
@@ -81,6 +99,26 @@ class _Reference(_Labelled):
 
 
 class _Removal(_Reference):
+    reason: str | None = None
+    replacement: int | None = Field(default=None, alias="replacementFactIndex", ge=0)
+    ended: bool = False
+    valid_until: str | None = Field(default=None, alias="validUntil")
+
+    @field_validator("ended", mode="before")
+    @classmethod
+    def _flag(cls, value: object) -> bool:
+        return value is True
+
+    @field_validator("valid_until", mode="before")
+    @classmethod
+    def _stated(cls, value: object) -> str | None:
+        return _time_text(value)
+
+
+class _Ending(_Reference):
+    """An item of `factsToEnd`, as models are asked for it; it is read as a removal that says `ended`."""
+
+    valid_until: str | None = Field(default=None, alias="validUntil")
     reason: str | None = None
     replacement: int | None = Field(default=None, alias="replacementFactIndex", ge=0)
 
@@ -136,7 +174,12 @@ def reply_schema(*, review: bool = True, merging: bool = True) -> dict[str, Json
     groups: dict[str, Json] = {
         group: {"type": "object", "properties": dict.fromkeys(keys, section)} for group, keys in SECTION_GROUPS.items()
     }
-    kinds: dict[str, type[_Item]] = {"newFacts": _NewFact, "factsToRemove": _Removal, "factsToReinforce": _Reference}
+    kinds: dict[str, type[_Item]] = {
+        "newFacts": _NewFact,
+        "factsToRemove": _Removal,
+        "factsToEnd": _Ending,
+        "factsToReinforce": _Reference,
+    }
     if review:
         kinds |= {"staleFactsToRemove": _Removal, "staleFactsToExtend": _Extension}
     items: dict[str, Json] = {
@@ -169,18 +212,28 @@ def _first_problem(error: ValidationError) -> str:
     return f"{'.'.join(map(str, first['loc'])) or 'item'}: {first['msg']}"
 
 
-def _new_fact(place: str, item: object, cite: dict[str, str]) -> Candidate:
+def _time_text(value: object) -> str | None:
+    """Return what may be a stated time as a text: a year may come as a number."""
+    return str(value) if type(value) is int else value if isinstance(value, str) else None
+
+
+def _new_fact(place: str, item: object, cited: Cited) -> Candidate:
     if isinstance(item, dict) and "expected_valid_days" in item:
         item = {"expectedValidDays": item["expected_valid_days"], **item}
     read = _NewFact.model_validate(item)
+    evidence = tuple(dict.fromkeys(cited.ids[one] for one in read.evidence if one in cited.ids))
+    offset = next((cited.offsets.get(turn) for turn in evidence), None)
     return NewFact(
         place=place,
         content=clip(read.content.strip(), MAX_CONTENT),
         category=clip(read.category.strip().casefold(), MAX_NAME),
         confidence=read.confidence,
-        evidence=tuple(dict.fromkeys(cite[cited] for cited in read.evidence if cited in cite)),
+        evidence=evidence,
         source_error=clip(read.source_error.strip(), MAX_CONTENT) if read.source_error else None,
         expected_valid_days=read.expected_valid_days,
+        valid_from=stated_time(read.valid_from or "", offset),
+        valid_until=stated_time(read.valid_until or "", offset),
+        expires_at=stated_time(read.expires_at or "", offset),
         **_labels(read),
     )
 
@@ -189,15 +242,18 @@ def _labels(read: _Labelled) -> _Labels:
     return _Labels(scope=read.scope, durability=read.durability, authority=read.authority)
 
 
-def _removal(place: str, item: object) -> Candidate:
+def _removal(place: str, item: object, *, ended: bool = False) -> Candidate:
     if isinstance(item, str):
-        return Removal(place=place, id=clip(item.strip(), MAX_NAME))
+        return Removal(place=place, id=clip(item.strip(), MAX_NAME), ended=ended)
     read = _Removal.model_validate(item)
+    ended = ended or read.ended
     return Removal(
         place=place,
         id=clip(read.id.strip(), MAX_NAME),
         reason=clip(read.reason, MAX_CONTENT) if read.reason else None,
         replacement=read.replacement,
+        ended=ended,
+        valid_until=stated_time(read.valid_until or "") if ended else None,
         **_labels(read),
     )
 
@@ -235,20 +291,22 @@ def _consolidation(place: str, item: object) -> Candidate:
     )
 
 
-def read_item(name: str, place: str, item: object, cite: dict[str, str]) -> Candidate:
+def read_item(name: str, place: str, item: object, cited: Cited) -> Candidate:
     """Read an item of a list.
 
     Args:
         name: the name of the list in the reply.
         place: where the item stands in the reply, such as `newFacts/0`.
         item: the parsed JSON.
-        cite: the turn id for everything that may be cited as evidence.
+        cited: the turns that may be cited as evidence.
     """
     try:
         if name == "newFacts":
-            return _new_fact(place, item, cite)
+            return _new_fact(place, item, cited)
         if name in ("factsToRemove", "staleFactsToRemove"):
             return _removal(place, item)
+        if name == "factsToEnd":
+            return _removal(place, item, ended=True)
         if name == "factsToReinforce":
             return _reinforcement(place, item)
         if name == "staleFactsToExtend":

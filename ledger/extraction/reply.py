@@ -15,7 +15,7 @@ from backstory.ledger.core.commands import LISTS, Proposal
 from backstory.ledger.core.errors import ReplyError
 from backstory.ledger.core.events import DOCUMENT_SECTIONS, Candidate, Turn
 from backstory.ledger.core.sanitize import safe_text
-from backstory.ledger.extraction.items import read_item, read_section, unread
+from backstory.ledger.extraction.items import Cited, read_item, read_section, unread
 from backstory.ledger.text.json_text import may_nest_too_deep, read_number, refuse_too_deep
 
 _MAX_REPLY = 8 * 1024 * 1024
@@ -110,12 +110,12 @@ def _summaries(found: dict[str, object]) -> Iterator[Candidate]:
             yield candidate
 
 
-def _listed(found: dict[str, object], cite: dict[str, str]) -> Iterator[Candidate]:
+def _listed(found: dict[str, object], cited: Cited) -> Iterator[Candidate]:
     for name in LISTS:
         items = found.get(name)
         if isinstance(items, list):
             for index, item in enumerate(items):
-                yield read_item(name, f"{name}/{index}", item, cite)
+                yield read_item(name, f"{name}/{index}", item, cited)
         elif items is not None:
             yield unread(name, items, "not a list")
 
@@ -158,5 +158,6 @@ def read_reply(
         raise ReplyError(f"the reply holds {count} items; at most {_MAX_ITEMS} are read")
     numbers, ids = {str(turn.n): turn.id for turn in turns}, {turn.id: turn.id for turn in turns}
     cite = ids | numbers if prompted else {turn.id: turn.id for turn in thread} | numbers | ids
-    candidates = (*_summaries(found), *_listed(found, cite), *_shadowed(found))
+    offsets = {turn.id: turn.offset for turn in (*thread, *turns)}
+    candidates = (*_summaries(found), *_listed(found, Cited(cite, offsets)), *_shadowed(found))
     return Proposal(candidates, hashlib.sha256(raw.encode()).hexdigest(), len(raw))

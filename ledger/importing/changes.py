@@ -80,6 +80,9 @@ def _is_unchanged(fact: NewFact, was: NewFact) -> bool:
         confirmations=max(fact.confirmations, was.confirmations),
         confirmed_at=fact.confirmed_at or was.confirmed_at,
         consolidated_from=fact.consolidated_from or was.consolidated_from,
+        valid_from=fact.valid_from or was.valid_from,
+        valid_until=fact.valid_until or was.valid_until,
+        expires_at=fact.expires_at or was.expires_at,
     )
     return stated == was
 

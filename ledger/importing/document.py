@@ -10,7 +10,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.events import SECTION_GROUPS, Candidate, NewFact, NewSummary, Unread
-from backstory.ledger.core.moments import parse_moment, spell_moment
+from backstory.ledger.core.moments import parse_moment, spell_moment, stated_time
 from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_FACT, MAX_NAME, bounded_name, clip, safe_json, whole_days
 
 _MAX_CONFIRMATIONS = 10**6
@@ -43,6 +43,9 @@ class _Fact(BaseModel):
     confirmations: int = Field(default=0, validation_alias=AliasChoices("confirmationCount", "confirmations"))
     confirmed_at: str | None = Field(default=None, validation_alias=AliasChoices("lastConfirmedAt", "confirmedAt"))
     consolidated_from: tuple[str, ...] = Field(default=(), alias="consolidatedFrom")
+    valid_from: str | None = Field(default=None, alias="validFrom")
+    valid_until: str | None = Field(default=None, alias="validUntil")
+    expires_at: str | None = Field(default=None, alias="expiresAt")
 
     @field_validator("created_at", mode="before")
     @classmethod
@@ -77,6 +80,13 @@ class _Fact(BaseModel):
     def _time(cls, value: object) -> object:
         text = cls._time_text(value)
         return text if isinstance(text, str) else None
+
+    @field_validator("valid_from", "valid_until", "expires_at", mode="before")
+    @classmethod
+    def _stated(cls, value: object) -> str | None:
+        # YAML parses a year without quotes, too.
+        text = str(value) if type(value) is int else cls._time_text(value)
+        return stated_time(text) if isinstance(text, str) else None
 
     @field_validator("consolidated_from", mode="before")
     @classmethod
@@ -148,6 +158,9 @@ def fact_candidate(
         confirmations=read.confirmations,
         confirmed_at=_moment(read.confirmed_at),
         consolidated_from=read.consolidated_from,
+        valid_from=read.valid_from,
+        valid_until=read.valid_until,
+        expires_at=read.expires_at,
     )
 
 

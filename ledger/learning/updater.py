@@ -261,7 +261,7 @@ class Updater:
         now = (parse_moment(first.at) if job.backdate else None) or self._clock.now()
         at = max(job.asked_at or spell_moment(now), memory.at)
         return PromptBuilder(
-            memory,
+            memory.standing_at(at),
             job.thread,
             at=at,
             folder=self._prompts,

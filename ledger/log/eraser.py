@@ -46,7 +46,7 @@ Purge = Callable[[Scope], None]
 class Eraser:
     """Erases content of a scope for its writer, which holds the mutex of the pipeline in every call but the last two.
 
-    `queue_policy` queues the configured policy if it is not in force.
+    `queue_due` queues what comes before any other commit.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Eraser:
         *,
         clock: Clock,
         purge: Purge | None,
-        queue_policy: Callable[[], PendingCommit | None],
+        queue_due: Callable[[], Sequence[PendingCommit]],
     ) -> None:
         self._store = store
         self._pipeline = pipeline
@@ -66,7 +66,7 @@ class Eraser:
         self._reader = reader
         self._clock = clock
         self._purge = purge
-        self._queue_policy = queue_policy
+        self._queue_due = queue_due
 
     def plan(self, request: Erasure) -> Plan:
         """See `Writer.plan_erasure`."""
@@ -153,7 +153,7 @@ class Eraser:
             self._pipeline.settle(self._transcript, self._ledger)
             must_stand()
             # A new policy may remove facts, which writes their content once more: the plan has to include that.
-            self._queue_policy()
+            self._queue_due()
             self._pipeline.settle(self._ledger)
             if self._heads() != heads:
                 plan = self._planned(request, self._seal(request))

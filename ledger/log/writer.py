@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
@@ -23,6 +24,7 @@ from backstory.ledger.core.commands import (
     Clear,
     Command,
     EditFact,
+    Expire,
     Extract,
     FailUpdate,
     ImportDocument,
@@ -50,6 +52,7 @@ from backstory.ledger.log.group_commit import PendingCommit
 from backstory.ledger.log.marked import Marked
 from backstory.ledger.log.pipeline import CommitPipeline, StreamQueue
 from backstory.ledger.log.reader import Reader, State
+from backstory.ledger.log.served import ServedMemory, Serving
 from backstory.ledger.log.snapshot import SharedSnapshots, Snapshots
 from backstory.ledger.log.store import EventStore
 from backstory.ledger.rules.decide import decide
@@ -113,6 +116,7 @@ class Writer:
         heat: the recent use of facts, for eviction by `hybrid`.
         users: the user's writer, if this is an agent's and its updates write the user's sections.
         shared: spares the first read of the ledger.
+        lapsing: called with the writer and the moment at which the next fact lapses.
     """
 
     def __init__(
@@ -129,6 +133,7 @@ class Writer:
         heat: Usage | None = None,
         users: Writer | None = None,
         shared: SharedSnapshots | None = None,
+        lapsing: Callable[[Writer, str], None] | None = None,
     ) -> None:
         self.users = users
         self.behind: set[Writer] = set()
@@ -146,9 +151,15 @@ class Writer:
         self._ledger_queue, self._transcript_queue = pipeline.ledger, pipeline.transcript
         self.reader = Reader(store, scope, snapshots, self._complete_if_free, shared)
         """For reads, which must not wait for a writer."""
-        self._eraser = Eraser(
-            store, pipeline, self.reader, clock=self.clock, purge=purge, queue_policy=self._queue_policy
-        )
+        self._eraser = Eraser(store, pipeline, self.reader, clock=self.clock, purge=purge, queue_due=self._queue_due)
+        # It may live longer than the writer, which holds it.
+        me = weakref.ref(self)
+
+        def lapses(moment: str) -> None:
+            if lapsing is not None and (writer := me()) is not None:
+                lapsing(writer, moment)
+
+        self._serving = Serving(self.clock, lapses)
 
     @property
     def _mutex(self) -> threading.RLock:
@@ -256,12 +267,17 @@ class Writer:
         return self._state.head
 
     def memory(self, *, durable: bool = True) -> Memory:
-        """Return the memory; with `durable=False` commits that are not yet on disk are folded in."""
+        """Return the memory as it is served; with `durable=False` as the commits say, also those not yet on disk."""
         if durable:
-            return self.reader.standing()[0]
+            return self.served()[0].memory
         with self._mutex:
             self._pipeline.catch_up(self._ledger_queue)
             return self._state.memory
+
+    def served(self) -> tuple[ServedMemory, Head]:
+        """Return the durable memory without what has lapsed, with the ledger's head."""
+        memory, head = self.reader.standing()
+        return self._serving.of(memory), head
 
     # The ledger.
 
@@ -304,7 +320,7 @@ class Writer:
         return self._marking(msgspec.structs.replace(command, at=at, heat=self._usage_for(memory, command)))
 
     def put_policy_in_force(self, expected: str | None = None) -> str | None:
-        """Commit the configured policy now if it is not in force, so that a preview can rely on it.
+        """Commit what has lapsed, and the configured policy if it is not in force, so that a preview can rely on it.
 
         Args:
             expected: as for `commit`.
@@ -316,15 +332,29 @@ class Writer:
             WrongExpectedVersionError: the ledger has another head than `expected`; nothing is written.
         """
 
-        def queue_policy() -> list[PendingCommit]:
+        def queue_due() -> list[PendingCommit]:
             self._pipeline.catch_up(self._ledger_queue)
             self.must_stand(expected)
-            policy = self._queue_policy()
-            return [] if policy is None else [policy]
+            return self._queue_due()
 
-        made = self._write(self._ledger_queue, queue_policy)
+        made = self._write(self._ledger_queue, queue_due)
         self._announce()
         return made[-1].hash if made and expected is not None else expected
+
+    def expire_lapsed(self) -> Commit | None:
+        """Take out of memory what has lapsed by now, in a commit of its own; None where nothing has.
+
+        Raises:
+            StoreError, LockTimeoutError, CorruptLogError: as the store.
+        """
+
+        def queue_expiry() -> list[PendingCommit]:
+            self._pipeline.catch_up(self._ledger_queue)
+            return self._queue_expiry(spell_moment(self.clock.now()))
+
+        made = self._write(self._ledger_queue, queue_expiry)
+        self._announce()
+        return made[-1] if made else None
 
     def first_policy(self) -> Policy:
         """Return the policy that the first commit puts in force.
@@ -364,15 +394,15 @@ class Writer:
         if log is not None and log != self._state.log:
             raise NotFoundError(f"{self.scope}: memory was removed while a model was asked; its answer is dropped")
         self.must_stand(expected)
-        policy = self._queue_policy(moment)
+        due = self._queue_due(moment)
         try:
             # Taken before the callback for usage, in which the process may fork.
             head = self._state.head
             return self._append(head, *self._decided(command, cause, moment))
         except BaseException:
             # Without a waiting thread the line would never be written, and would hide what others append.
-            if policy is not None:
-                self._ledger_queue.group.is_settled(policy)
+            if due:
+                self._ledger_queue.group.is_settled(due[-1])
             raise
 
     def _decided(self, command: Command, cause: Cause, moment: str) -> tuple[Cause, str, tuple[Event, ...]]:
@@ -445,9 +475,23 @@ class Writer:
     def _append(self, head: Head, cause: Cause, at: str, events: tuple[Event, ...]) -> PendingCommit:
         return self._pipeline.add(self._ledger_queue, head, Draft(at, cause, events))
 
-    def _queue_policy(self, moment: str | None = None) -> PendingCommit | None:
-        """Queue the genesis, or the change of policy that configuration asks for; None if there is neither."""
+    def _queue_due(self, moment: str | None = None) -> list[PendingCommit]:
+        """Queue what comes before any other commit: the removal of what has lapsed, and the configured policy."""
         moment = moment or spell_moment(self.clock.now())
+        due = self._queue_expiry(moment)
+        policy = self._queue_policy(moment)
+        return due if policy is None else [*due, policy]
+
+    def _queue_expiry(self, moment: str) -> list[PendingCommit]:
+        memory = self._state.memory
+        at, lapse = max(moment, memory.at), memory.next_lapse()
+        if lapse is None or lapse > at:
+            return []
+        events = decide(memory, Expire(at=at))
+        return [self._queue_and_fold(self._state.head, Cause(kind="expiry"), at, events)]
+
+    def _queue_policy(self, moment: str) -> PendingCommit | None:
+        """Queue the genesis, or the change of policy that configuration asks for; None if there is neither."""
         memory, head = self._state.memory, self._state.head
         if memory.seq == 0:
             command = ChangePolicy(at=moment, policy=self.first_policy(), source="config")
@@ -489,6 +533,8 @@ class Writer:
             newest, self._pipeline.newest = self._pipeline.newest, None
             if newest is not None:
                 self.reader.publish(*newest)
+        if newest is not None:
+            self._serving.of(newest[0])
         if not self._listeners:
             self._pipeline.unannounced.clear()
             return
@@ -688,7 +734,16 @@ def _leaves_marks(command: Command) -> bool:
 def _may_rank(memory: Memory, command: Command) -> bool:
     """Whether deciding a command may rank facts for eviction, which it cannot while memory has room."""
     match command:
-        case EditFact() | RemoveFact() | Clear() | FailUpdate() | Summarize() | ShareSummaries() | MoveSections():
+        case (
+            EditFact()
+            | RemoveFact()
+            | Expire()
+            | Clear()
+            | FailUpdate()
+            | Summarize()
+            | ShareSummaries()
+            | MoveSections()
+        ):
             return False
         case AddFact():
             most = 1

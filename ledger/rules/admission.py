@@ -27,6 +27,7 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import CATEGORIES
 from backstory.ledger.rules.fact_ids import given_id
 from backstory.ledger.rules.ranking import Ranking
+from backstory.ledger.rules.review import ends_later, is_past
 
 Newcomer: TypeAlias = tuple[NewFact | Consolidation, Fact]
 """A candidate and the fact that it would become."""
@@ -53,6 +54,8 @@ class Admission(msgspec.Struct, frozen=True):
     added: tuple[Newcomer, ...]
     evicted: tuple[Dropped, ...]
     refused: dict[str, Verdict]
+    past: frozenset[str] = frozenset()
+    """The places of added facts whose time was over already: they end where they are added."""
 
 
 # Getters are faster than lambdas, and these run for every fact of a full memory.
@@ -92,7 +95,11 @@ def _cap(
 ) -> tuple[Dropped, ...]:
     """Refuse the newcomers that would not survive the cap; return the live facts that the others evict."""
     cap = ranking.policy.max_facts
-    entering = [(candidate, fact) for candidate, fact in newcomers if candidate.place not in refused]
+    entering = [
+        (candidate, fact)
+        for candidate, fact in newcomers
+        if candidate.place not in refused and not is_past(fact, ranking.at)
+    ]
     over = len(staying) + len(entering) - cap
     if over <= 0 or not entering:
         return ()
@@ -138,9 +145,12 @@ def admit(
     all_facts = [*memory.facts.values(), *(fact for _, fact in newcomers)]
     contents, mode = map(_content, all_facts), repeat(memory.policy.dedup_key)
     keys = dict(zip(map(_id, all_facts), map(dedup_key, contents, mode), strict=True))
+    past = {candidate.place: fact for candidate, fact in newcomers if is_past(fact, ranking.at)}
+    # The same may have been true in several periods, so what is over repeats no live fact.
+    keys |= {fact.id: f"{keys[fact.id]}\0{fact.valid_from}\0{fact.valid_until}" for fact in past.values()}
     while True:
         before = len(verdicts)
-        leaving = leaving_ids(newcomers, removals, verdicts)
+        leaving = leaving_ids(newcomers, removals, verdicts, ranking.at)
         facts = memory.facts.values()
         staying = [fact for fact in facts if fact.id not in leaving] if leaving else facts
         held = {keys[fact.id]: fact.id for fact in staying}
@@ -153,14 +163,14 @@ def admit(
         if len(verdicts) == before:
             break
     added = tuple((candidate, fact) for candidate, fact in newcomers if candidate.place not in verdicts)
-    return Admission(added, evicted, verdicts)
+    return Admission(added, evicted, verdicts, frozenset(past))
 
 
 def leaving_ids(
-    newcomers: Sequence[Newcomer], removals: Sequence[Removal], verdicts: Mapping[str, Verdict]
+    newcomers: Sequence[Newcomer], removals: Sequence[Removal], verdicts: Mapping[str, Verdict], at: str
 ) -> set[str]:
     """Return the ids of the facts that are removed or merged by a candidate that is not refused so far."""
-    leaving = {removal.id for removal in removals if removal.place not in verdicts}
+    leaving = {removal.id for removal in removals if removal.place not in verdicts and not ends_later(removal, at)}
     for candidate, _ in newcomers:
         if isinstance(candidate, Consolidation) and candidate.place not in verdicts:
             leaving.update(candidate.sources)
@@ -231,6 +241,9 @@ def newborn(memory: Memory, candidate: NewFact, at: str, source: str) -> Fact:
         confirmations=candidate.confirmations,
         confirmed_at=candidate.confirmed_at,
         consolidated_from=candidate.consolidated_from,
+        valid_from=candidate.valid_from,
+        valid_until=candidate.valid_until,
+        expires_at=candidate.expires_at,
     )
 
 
@@ -240,6 +253,8 @@ def admitted(admission: Admission, *, stated: bool) -> list[LedgerEvent]:
     for candidate, fact in admission.added:
         if isinstance(candidate, NewFact):
             events.append(FactAdded(fact, candidate.place, proposed_fields(candidate, fact, stated=stated)))
+            if candidate.place in admission.past:
+                events.append(FactRemoved(fact, "ended"))
         else:
             events.append(FactAdded(fact, candidate.place, merged_fields(candidate, fact)))
     return events

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from backstory.ledger.core.commands import AddFact, EditFact, RemoveFact
+from backstory.ledger.core.commands import EDITABLE, TIMES, AddFact, EditFact, RemoveFact
 from backstory.ledger.core.dedup import dedup_key, mark_key
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.events import (
@@ -16,11 +16,13 @@ from backstory.ledger.core.events import (
     LedgerEvent,
     Removal,
 )
+from backstory.ledger.core.kinds import RemovalReason
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.rules.admission import Verdict, admit, admitted, newborn
 from backstory.ledger.rules.marks import erased_refusal, removed_by_hand
 from backstory.ledger.rules.ranking import Ranking
-from backstory.ledger.rules.screening import PROTECTED, screen_fact
+from backstory.ledger.rules.review import ends_later
+from backstory.ledger.rules.screening import PROTECTED, ending_verdict, period_verdict, screen_fact
 
 
 def add_fact(memory: Memory, command: AddFact) -> list[LedgerEvent]:
@@ -29,6 +31,8 @@ def add_fact(memory: Memory, command: AddFact) -> list[LedgerEvent]:
     if by_model and command.erased:
         return [erased_refusal(candidate.place)]
     if by_model and (verdict := _screen(memory, candidate.content, candidate.confidence)) is not None:
+        return [CandidateRejected(candidate, verdict.rule, verdict.detail)]
+    if (verdict := period_verdict(candidate, command.at)) is not None:
         return [CandidateRejected(candidate, verdict.rule, verdict.detail)]
     fact = newborn(memory, candidate, command.at, (command.thread or TOOL_SOURCE) if by_model else "manual")
     fact = msgspec.structs.replace(fact, by_hand=not by_model)
@@ -56,7 +60,10 @@ def edit_fact(memory: Memory, command: EditFact) -> list[LedgerEvent]:
         category=before.category if edit.category is None else edit.category,
         confidence=before.confidence if edit.confidence is None else edit.confidence,
         by_hand=before.by_hand or not command.by_model,
+        **{name: stated or None for name in TIMES if (stated := getattr(edit, name)) is not None},
     )
+    if (verdict := period_verdict(after, command.at)) is not None:
+        return [CandidateRejected(edit, verdict.rule, verdict.detail)]
     if command.by_model and (verdict := _screen_edit(memory, before, after)) is not None:
         return [CandidateRejected(edit, verdict.rule, verdict.detail)]
     if after == before:
@@ -68,8 +75,8 @@ def edit_fact(memory: Memory, command: EditFact) -> list[LedgerEvent]:
         return [CandidateRejected(edit, "duplicate", f"{holder.id} already says this")]
     unchanged = {
         name: value
-        for name in ("content", "category", "confidence")
-        if (value := getattr(edit, name)) is not None and value == getattr(before, name)
+        for name in EDITABLE
+        if (value := getattr(edit, name)) is not None and getattr(after, name) == getattr(before, name)
     }
     marked_after = (
         None if command.by_model or mark_key(after.content) == mark_key(before.content) else command.transcript
@@ -82,15 +89,22 @@ def _screen_edit(memory: Memory, before: Fact, after: Fact) -> Verdict | None:
 
 
 def remove_fact(memory: Memory, command: RemoveFact) -> list[LedgerEvent]:
-    """Remove a fact, or refuse to if it was entered by hand and a model asks.
+    """Remove a fact, or state when it ends; refused if it was entered by hand and a model asks.
 
     Raises:
         NotFoundError: no live fact has this id.
     """
     if (fact := memory.facts.get(command.fact_id)) is None:
         raise NotFoundError(f"there is no live fact {command.fact_id}; `fact list` shows the live facts")
-    if not command.by_model:
-        return [FactRemoved(fact, "hand", marked_after=command.transcript)]
-    if fact.by_hand:
-        return [CandidateRejected(Removal(place="facts/0", id=fact.id), PROTECTED.rule, PROTECTED.detail)]
-    return [FactRemoved(fact, "model")]
+    until = command.valid_until
+    verdict = PROTECTED if command.by_model and fact.by_hand else ending_verdict(fact, command)
+    if verdict is not None:
+        asked = Removal(place="facts/0", id=fact.id, ended=command.ended, valid_until=until)
+        return [CandidateRejected(asked, verdict.rule, verdict.detail)]
+    if ends_later(command, command.at):
+        after = msgspec.structs.replace(fact, valid_until=until, by_hand=fact.by_hand or not command.by_model)
+        return [FactRevised(fact, after, "ending")]
+    if command.by_model:
+        return [FactRemoved(fact, "ended" if command.ended else "model", valid_until=until)]
+    reason: RemovalReason = "ended" if command.ended else "hand"
+    return [FactRemoved(fact, reason, marked_after=command.transcript, valid_until=until)]

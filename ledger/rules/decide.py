@@ -10,6 +10,7 @@ Where each command is decided:
     ImportDocument                   document_import
     SaveDocument                     document_save
     Revert, RollBack                 undo
+    Expire                           review
     Summarize                        core.summaries
     ShareSummaries, MoveSections     shared_sections
     FailUpdate, Clear, ChangePolicy  here
@@ -29,6 +30,7 @@ from backstory.ledger.core.commands import (
     Clear,
     Command,
     EditFact,
+    Expire,
     Extract,
     FailUpdate,
     ImportDocument,
@@ -52,6 +54,7 @@ from backstory.ledger.rules.document_import import import_document
 from backstory.ledger.rules.document_save import save_document
 from backstory.ledger.rules.merge import merge_update
 from backstory.ledger.rules.ranking import Ranking
+from backstory.ledger.rules.review import expiry
 from backstory.ledger.rules.shared_sections import move_sections, receive_summaries
 from backstory.ledger.rules.undo import plan_rollback, revert
 
@@ -80,6 +83,7 @@ RULES: Mapping[Rule, str] = MappingProxyType(
         "basis": "a clear, forget, revert or rollback was committed after the model was asked",
         "covered": "another update covered the same turns first",
         "removed_by_hand": "a person took it away, and the user has not said it again since",
+        "expired": "its `expiresAt` has passed",
         "erased": "its text was erased, and the user has not said it again since; nothing of it is kept",
     }
 )
@@ -111,6 +115,8 @@ def decide(memory: Memory, command: Command) -> tuple[LedgerEvent, ...]:  # noqa
             return tuple(edit_fact(memory, command))
         case RemoveFact():
             return tuple(remove_fact(memory, command))
+        case Expire():
+            return tuple(expiry(memory, command.at))
         case Clear():
             return tuple(_clear(memory))
         case ImportDocument():

@@ -39,7 +39,7 @@ from backstory.ledger.core.sanitize import MAX_NAME
 from backstory.ledger.rules.admission import Newcomer, Verdict, admit, admitted, newborn, refusals_of
 from backstory.ledger.rules.fact_ids import commit_named, given_id, is_reserved
 from backstory.ledger.rules.ranking import Ranking
-from backstory.ledger.rules.screening import threshold_verdict, too_long
+from backstory.ledger.rules.screening import period_verdict, threshold_verdict, too_long
 
 GONE = "its id was not kept: another fact had it, which is gone"
 
@@ -65,7 +65,9 @@ def _merge(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
         if isinstance(candidate, NewFact)
     ]
     refused = {
-        c.place: verdict for c in command.candidates if (verdict := screen_import(memory, c, insist=command.insist))
+        c.place: verdict
+        for c in command.candidates
+        if (verdict := screen_import(memory, c, command.at, insist=command.insist))
     }
     ranking = Ranking(memory.policy, command.at, command.heat)
     admission = admit(memory, newcomers, ranking, refused=refused)
@@ -103,7 +105,7 @@ def _chosen(
     places: dict[str, str] = {}
     taken: set[str] = set()
     for candidate in command.candidates:
-        verdict = screen_import(memory, candidate, insist=command.insist)
+        verdict = screen_import(memory, candidate, command.at, insist=command.insist)
         if verdict is not None:
             refused[candidate.place] = verdict
         if isinstance(candidate, NewFact):
@@ -153,8 +155,11 @@ def _imported_section(memory: Memory, candidate: NewSummary, command: ImportDocu
 # Rules for one fact or section, shared with `document_save`.
 
 
-def screen_import(memory: Memory, candidate: Candidate, *, insist: bool = False) -> Verdict | None:
-    """Return why an item of a document is refused on its own; None if it is not. `insist` as in ImportDocument."""
+def screen_import(memory: Memory, candidate: Candidate, at: str, *, insist: bool = False) -> Verdict | None:
+    """Return why an item of a document is refused on its own at a moment; None if it is not.
+
+    `insist` is as in ImportDocument.
+    """
     if (verdict := too_long(candidate)) is not None:
         return verdict
     match candidate:
@@ -162,9 +167,11 @@ def screen_import(memory: Memory, candidate: Candidate, *, insist: bool = False)
             return Verdict("malformed", candidate.detail)
         case NewFact() if not candidate.content:
             return Verdict("empty", "the fact has no text")
-        case NewFact() if not (candidate.by_hand or insist):
-            return threshold_verdict(candidate.confidence, memory.policy)
-        case NewFact() | NewSummary() | Removal() | Reinforcement() | Extension() | Consolidation() | Edit():
+        case NewFact():
+            sure = candidate.by_hand or insist
+            verdict = None if sure else threshold_verdict(candidate.confidence, memory.policy)
+            return verdict or period_verdict(candidate, at)
+        case NewSummary() | Removal() | Reinforcement() | Extension() | Consolidation() | Edit():
             return None
         case _:
             assert_never(candidate)
@@ -247,6 +254,9 @@ def restated(live: Fact, candidate: NewFact) -> Fact:
         confirmations=max(live.confirmations, candidate.confirmations),
         confirmed_at=candidate.confirmed_at or live.confirmed_at,
         consolidated_from=candidate.consolidated_from or live.consolidated_from,
+        valid_from=candidate.valid_from or live.valid_from,
+        valid_until=candidate.valid_until or live.valid_until,
+        expires_at=candidate.expires_at or live.expires_at,
     )
 
 

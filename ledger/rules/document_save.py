@@ -80,7 +80,7 @@ def _saved(
     saved: list[tuple[NewFact, Fact]] = []
     named: set[str] = set()
     for candidate in command.candidates:
-        verdict = screen_import(memory, candidate)
+        verdict = screen_import(memory, candidate, command.at)
         if verdict is not None:
             refused[candidate.place] = verdict
         if isinstance(candidate, NewFact):

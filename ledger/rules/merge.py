@@ -34,7 +34,7 @@ from backstory.ledger.core.events import (
     UpdateFailed,
     UpdateProposed,
 )
-from backstory.ledger.core.kinds import Overtaking, Rule
+from backstory.ledger.core.kinds import Overtaking, RemovalReason, Rule
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.rules.admission import (
@@ -49,7 +49,7 @@ from backstory.ledger.rules.admission import (
 )
 from backstory.ledger.rules.fact_ids import given_id
 from backstory.ledger.rules.ranking import Ranking
-from backstory.ledger.rules.review import days_since, lifetime, longest_lifetime, review_from
+from backstory.ledger.rules.review import days_since, ends_later, lifetime, longest_lifetime, review_from
 from backstory.ledger.rules.screening import merged_confidence, screen
 from backstory.ledger.text.uploads import scrub_uploads
 
@@ -89,7 +89,7 @@ def merge_update(memory: Memory, command: Extract) -> list[LedgerEvent]:
     removals = [c for c in proposal.candidates if isinstance(c, Removal)]
     newcomers = [newcomer for c in proposal.candidates for newcomer in _newcomers(memory, c, command, refused)]
     admission = admit(memory, newcomers, ranking, removals, refused)
-    refused = admission.refused | _refuse_leaving(proposal.candidates, admission, removals)
+    refused = admission.refused | _refuse_leaving(proposal.candidates, admission, removals, command.at)
     accepted = (candidate for candidate in proposal.candidates if candidate.place not in refused)
     return [
         proposed,
@@ -157,14 +157,18 @@ def _merged(memory: Memory, candidate: Consolidation, command: Extract) -> Fact:
         evidence=tuple(dict.fromkeys(chain.from_iterable(fact.evidence for fact in sources))),
         confirmations=max(fact.confirmations for fact in sources),
         consolidated_from=candidate.sources,
+        # They are the same in all of them.
+        valid_from=sources[0].valid_from,
+        valid_until=sources[0].valid_until,
+        expires_at=sources[0].expires_at,
     )
 
 
 def _refuse_leaving(
-    candidates: Sequence[Candidate], admission: Admission, removals: Sequence[Removal]
+    candidates: Sequence[Candidate], admission: Admission, removals: Sequence[Removal], at: str
 ) -> dict[str, Verdict]:
     """Refuse to confirm or extend facts that leave memory in the same update."""
-    leaving = leaving_ids(admission.added, removals, admission.refused)
+    leaving = leaving_ids(admission.added, removals, admission.refused, at)
     leaving |= {dropped.fact.id for dropped in admission.evicted}
     return {
         c.place: Verdict("gone", f"{c.id} leaves memory in the same update")
@@ -191,6 +195,10 @@ def _changes(memory: Memory, accepted: Iterable[Candidate], command: Extract) ->
         match candidate:
             case NewSummary():
                 yield _rewritten(memory, candidate, command)
+            case Removal() if ends_later(candidate, command.at):
+                ending = _ending(facts[candidate.id], candidate)
+                facts[candidate.id] = ending.after
+                yield ending
             case Removal():
                 yield _removed(facts[candidate.id], candidate)
             case Reinforcement():
@@ -217,14 +225,26 @@ def _rewritten(memory: Memory, candidate: NewSummary, command: Extract) -> Summa
     return SummaryUpdated(section, before, after, section, proposed, labels)
 
 
+def _ending(fact: Fact, candidate: Removal) -> FactRevised:
+    """State when a fact will end; it stays in memory until then."""
+    after = msgspec.structs.replace(fact, valid_until=candidate.valid_until)
+    proposed: Fields = {**labels_of(candidate)}
+    for name in ("reason", "replacement"):
+        if (stated := getattr(candidate, name)) is not None:
+            proposed[name] = stated
+    return FactRevised(fact, after, "ending", candidate.place, proposed)
+
+
 def _removed(fact: Fact, candidate: Removal) -> FactRemoved:
+    wrong: RemovalReason = "stale" if candidate.place.startswith("stale") else "model"
     return FactRemoved(
         fact,
-        "stale" if candidate.place.startswith("stale") else "model",
+        "ended" if candidate.ended else wrong,
         candidate.place,
         candidate.reason,
         candidate.replacement,
         labels=labels_of(candidate),
+        valid_until=candidate.valid_until,
     )
 
 

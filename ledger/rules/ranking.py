@@ -31,7 +31,7 @@ class Ranking:
 
     def __init__(self, policy: Policy, at: str, heat: Mapping[str, Access]) -> None:
         self.policy = policy
-        self._at = at
+        self.at = at
         self._usage = heat
         self._hybrid = policy.fact_eviction_policy == "hybrid"
         self.key: Callable[[Fact], Rank] = self._weighed if self._hybrid else _by_confidence
@@ -51,14 +51,14 @@ class Ranking:
     def _freshness(self, fact: Fact) -> float:
         half_life = self.policy.eviction_confirmation_half_life_days
         if fact.confirmed_at is not None:
-            return _decayed(fact.confirmed_at, self._at, half_life)
-        return 0.5 * _decayed(fact.created_at, self._at, half_life)
+            return _decayed(fact.confirmed_at, self.at, half_life)
+        return 0.5 * _decayed(fact.created_at, self.at, half_life)
 
     def _warmth(self, fact: Fact) -> float:
         access = self._usage.get(fact.id)
         if access is None:
             return 0.0
-        left = access.heat * _decayed(access.at, self._at, self.policy.eviction_access_half_life_days)
+        left = access.heat * _decayed(access.at, self.at, self.policy.eviction_access_half_life_days)
         return min(1.0, math.log1p(left) / math.log1p(_FULL_HEAT))
 
     def spelled(self, fact: Fact) -> str:

@@ -1,4 +1,4 @@
-"""Review rules: which facts have outlived their lifetime, and which categories are full enough to be merged."""
+"""Review rules: which facts have outlived their lifetime or the time they state; which categories may be merged."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections import defaultdict
 from datetime import datetime, timedelta
 from functools import lru_cache
 
-from backstory.ledger.core.events import Fact
-from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.commands import RemoveFact
+from backstory.ledger.core.events import Fact, FactRemoved, Removal
+from backstory.ledger.core.memory import Memory, lapses
+from backstory.ledger.core.moments import ends
 from backstory.ledger.core.policy import Policy
 
 _DAY = timedelta(days=1)
@@ -43,6 +45,30 @@ def is_stale(fact: Fact, policy: Policy, at: str) -> bool:
         and fact.category not in policy.staleness_protected_categories
         and days_since(review_from(fact), at) > lifetime(fact, policy)
     )
+
+
+def is_past(fact: Fact, at: str) -> bool:
+    """Whether what a fact says was over at a moment: such a fact never stands in memory."""
+    return fact.valid_until is not None and ends(fact.valid_until) <= at
+
+
+def has_lapsed(fact: Fact, at: str) -> bool:
+    """Whether the time of a fact, or that of remembering it, was over at a moment."""
+    return (end := lapses(fact)) is not None and end <= at
+
+
+def ends_later(removal: Removal | RemoveFact, at: str) -> bool:
+    """Whether a removal says that a fact holds until a time that is still to come."""
+    return removal.ended and removal.valid_until is not None and ends(removal.valid_until) > at
+
+
+def expiry(memory: Memory, at: str) -> list[FactRemoved]:
+    """Return the removals of the facts that have lapsed at a moment: expired, or else ended."""
+    return [
+        FactRemoved(fact, "expired" if fact.expires_at is not None and ends(fact.expires_at) <= at else "ended")
+        for fact in memory.facts.values()
+        if has_lapsed(fact, at)
+    ]
 
 
 def stale_facts(memory: Memory, at: str) -> list[Fact]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
-from backstory.ledger.core.commands import Extract, labels_of
+from backstory.ledger.core.commands import Extract, RemoveFact, labels_of
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.events import (
     Candidate,
@@ -23,6 +23,7 @@ from backstory.ledger.core.events import (
     Unread,
 )
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.moments import begins, ends
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.core.sanitize import MAX_FACT, MAX_SUMMARY
 from backstory.ledger.rules.admission import Verdict
@@ -48,6 +49,24 @@ def screen(memory: Memory, command: Extract, ranking: Ranking) -> dict[str, Verd
 def screen_fact(content: str, confidence: float, policy: Policy) -> Verdict | None:
     """Return why a model's fact is refused on its own; None if it is not."""
     return _empty_verdict(content) or threshold_verdict(confidence, policy)
+
+
+def period_verdict(stated: NewFact | Fact, at: str) -> Verdict | None:
+    """Return why a fact may not state the times that it states, at a moment; None if it may."""
+    since, until, expiry = stated.valid_from, stated.valid_until, stated.expires_at
+    if since is not None and until is not None and begins(since) >= ends(until):
+        return Verdict("malformed", f"it would be valid until {until}, which is not after {since}")
+    if expiry is not None and ends(expiry) <= at:
+        return Verdict("expired", f"it was to be remembered until {expiry}")
+    return None
+
+
+def ending_verdict(fact: Fact, removal: Removal | RemoveFact) -> Verdict | None:
+    """Return why a fact cannot have ended when a removal says so; None if it can."""
+    since, until = fact.valid_from, removal.valid_until
+    if removal.ended and since is not None and until is not None and begins(since) >= ends(until):
+        return Verdict("malformed", f"it would have ended with {until}, which is not after {since}, when it began")
+    return None
 
 
 def merged_confidence(candidate: Consolidation, sources: Sequence[Fact]) -> float:
@@ -130,14 +149,16 @@ class _Screening:
                 return ERASED if is_withheld(candidate) else Verdict("malformed", candidate.detail)
             case NewFact():
                 verdict = screen_fact(candidate.content, candidate.confidence, self._policy)
-                return verdict or self._marked(candidate)
+                return verdict or period_verdict(candidate, self._command.at) or self._marked(candidate)
             case NewSummary():
                 return self._summary(candidate)
             case Removal() if candidate.place.startswith(_STALE):
                 return self._review(candidate)
             case Extension():
                 return self._review(candidate)
-            case Removal() | Reinforcement():
+            case Removal():
+                return self._reference(candidate.id) or ending_verdict(self._memory.facts[candidate.id], candidate)
+            case Reinforcement():
                 return self._reference(candidate.id)
             case Consolidation():
                 return self._consolidation(candidate)
@@ -180,7 +201,7 @@ class _Screening:
             return Verdict("not_due", f"facts of the category {fact.category} are never reviewed")
         if fact.id not in self._up_for_review() or not is_stale(fact, self._policy, self._command.at):
             return Verdict("not_due", "the fact was not up for review")
-        return None
+        return ending_verdict(fact, candidate) if isinstance(candidate, Removal) else None
 
     def _up_for_review(self) -> frozenset[str]:
         if self._due is None:
@@ -211,6 +232,8 @@ class _Screening:
         categories = {fact.category for fact in facts}
         if len(categories) > 1:
             return Verdict("sources", f"its sources are of several categories: {', '.join(sorted(categories))}")
+        if len({(fact.valid_from, fact.valid_until, fact.expires_at) for fact in facts}) > 1:
+            return Verdict("sources", "its sources hold at different times")
         if self._full is None:
             self._full = fragmented(self._memory)
         if facts[0].category not in self._full:

@@ -36,13 +36,14 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import overlapping_summaries
 from backstory.ledger.rules.admission import sweep
 from backstory.ledger.rules.ranking import Ranking
+from backstory.ledger.rules.review import has_lapsed
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     """A fact, section or policy that an undo leaves as it is, or that conflicts with it.
 
-    `kind` is gone, back, rewritten, room, policy or erased if it is superseded; revised, duplicate, threshold or cap if
-    it is a conflict, or, for a rollback, if the current policy does not let it back in.
+    `kind` is gone, back, rewritten, room, policy, expired or erased if it is superseded; revised, duplicate, threshold
+    or cap if it is a conflict, or, for a rollback, if the current policy does not let it back in.
     """
 
     kind: str
@@ -51,6 +52,7 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     section: str | None = None
 
 
+_LAPSED = "was true or remembered until then, and does not come back"
 _ERASED = Note("erased", "content of this commit is gone for good, and what it did stays done")
 
 
@@ -77,6 +79,8 @@ class _RevertPlan:
         self.facts = dict(memory.facts)
         self.sections = dict(memory.sections)
         self.returning: list[Fact] = []
+        self.past: list[Fact] = []
+        """Those that the commit added and ended at once; to undo that is to say that they were wrong."""
         self.evicted: list[Fact] = []
         """Those of `returning` that the cap had evicted."""
         self.policy_events: list[LedgerEvent] = []
@@ -87,6 +91,10 @@ class _RevertPlan:
         match event:
             case FactAdded(fact=fact):
                 self._undo_add(fact)
+            case FactRemoved(fact=fact, reason="ended") if any(
+                isinstance(other, FactAdded) and other.fact.id == fact.id for other in self.command.events
+            ):
+                self.past.append(fact)
             case FactRemoved(fact=fact, reason=reason):
                 self._undo_removal(fact, evicted=reason == "cap")
             case FactRevised():
@@ -111,7 +119,8 @@ class _RevertPlan:
     def _undo_add(self, fact: Fact) -> None:
         now = self.facts.get(fact.id)
         if now is None:
-            self.superseded.append(Note("gone", "has left memory since", fact=fact.id))
+            if fact not in self.past:
+                self.superseded.append(Note("gone", "has left memory since", fact=fact.id))
             return
         if _unconfirmed(now) != _unconfirmed(fact):
             self.conflicts.append(Note("revised", "was changed since; taking it away would lose that", fact=fact.id))
@@ -151,6 +160,7 @@ class _RevertPlan:
     def finish(self) -> Undo:
         """Apply the policy to the facts that return, and return the difference to the current memory as events."""
         self._return_facts(self._drop_duplicate_revisions())
+        self._drop_lapsed()
         self._drop_evicted_over_cap()
         dropped = sweep(self.facts.values(), self._ranking(), by_hand_too=True)
         for drop in dropped:
@@ -161,6 +171,8 @@ class _RevertPlan:
         changes = _difference(
             self.current, self.facts, self.sections, "revert", rules, marked_after=self.command.transcript
         )
+        for fact in self.past:
+            changes += [FactAdded(fact), FactRemoved(fact, "revert", marked_after=self.command.transcript)]
         return Undo((*changes, *self.policy_events), tuple(self.superseded), tuple(self.conflicts))
 
     def _ranking(self) -> Ranking:
@@ -192,6 +204,18 @@ class _RevertPlan:
                 self.facts[fact.id] = fact
             else:
                 self.conflicts.append(Note("duplicate", f"{holder} says this now", fact=fact.id))
+
+    def _drop_lapsed(self) -> None:
+        """Leave out what would come back although its time is over."""
+        for fact_id, fact in list(self.facts.items()):
+            now = self.current.facts.get(fact_id)
+            if now == fact or not has_lapsed(fact, self.command.at):
+                continue
+            self.superseded.append(Note("expired", _LAPSED, fact=fact_id))
+            if now is None:
+                del self.facts[fact_id]
+            else:
+                self.facts[fact_id] = now
 
     def _drop_evicted_over_cap(self) -> None:
         """Return the facts that the cap had evicted only as far as there is room, the highest ranked first.
@@ -300,11 +324,17 @@ def plan_rollback(memory: Memory, command: RollBack) -> Undo:
         ConflictError: as `plan_revert`.
     """
     _check_erasures(memory, command)
-    dropped = sweep(command.facts, Ranking(memory.policy, command.at, command.heat), by_hand_too=True)
+    lapsed = [fact for fact in command.facts if has_lapsed(fact, command.at)]
+    standing = [fact for fact in command.facts if not has_lapsed(fact, command.at)]
+    dropped = sweep(standing, Ranking(memory.policy, command.at, command.heat), by_hand_too=True)
     dropped_ids = {drop.fact.id for drop in dropped}
-    facts = {fact.id: fact for fact in command.facts if fact.id not in dropped_ids}
-    notes = tuple(
-        Note(drop.rule, f"today's policy does not let it back in: {drop.detail}", fact=drop.fact.id) for drop in dropped
+    facts = {fact.id: fact for fact in standing if fact.id not in dropped_ids}
+    notes = (
+        *(Note("expired", _LAPSED, fact=fact.id) for fact in lapsed),
+        *(
+            Note(drop.rule, f"today's policy does not let it back in: {drop.detail}", fact=drop.fact.id)
+            for drop in dropped
+        ),
     )
     changes = _difference(memory, facts, dict(command.sections), "rollback", marked_after=command.transcript)
     return Undo(tuple(changes), notes)

@@ -30,7 +30,8 @@ class DocumentSection(msgspec.Struct, frozen=True, rename="camel"):
 class DocumentFact(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """A fact of the document: DeerFlow's fields, and `byHand` where a person entered or edited it.
 
-    Fields with default values are omitted; those of confirmations and merging are DeerFlow 2's.
+    Fields with default values are omitted; those of confirmations and merging are DeerFlow 2's, and `validFrom`,
+    `validUntil` and `expiresAt` are our own, as in `Fact`.
     """
 
     id: str
@@ -45,6 +46,9 @@ class DocumentFact(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     confirmation_count: int = 0
     last_confirmed_at: str | None = None
     consolidated_from: tuple[str, ...] = ()
+    valid_from: str | None = None
+    valid_until: str | None = None
+    expires_at: str | None = None
 
 
 class UserSections(msgspec.Struct, frozen=True, rename="camel"):
@@ -87,6 +91,9 @@ def _fact(fact: Fact) -> DocumentFact:
         confirmation_count=fact.confirmations,
         last_confirmed_at=fact.confirmed_at,
         consolidated_from=fact.consolidated_from,
+        valid_from=fact.valid_from,
+        valid_until=fact.valid_until,
+        expires_at=fact.expires_at,
     )
 
 

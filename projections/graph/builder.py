@@ -158,7 +158,7 @@ class _Building:
             case FactRemoved(fact=fact, reason=reason):
                 story = self._story(fact.id)
                 story.last = fact
-                story.gone = Removed(commit.seq, commit.at, reason, event.note, event.detail, commit.cause.actor)
+                story.gone = Removed.by(event, commit)
                 self._edge(update, f"fact:{fact.id}", "removed", commit, reason)
             case SummaryUpdated(section=section):
                 told = self._section(section)

@@ -34,6 +34,7 @@ _REASONS = {
     "cap": "no room",
     "clear": "cleared",
     "threshold": "below threshold",
+    "ended": "true until then",
 }
 _CONTENT_LINES = 4
 _ERASED = "erased for good"

@@ -110,7 +110,10 @@ class HistoryItem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Removed(msgspec.Struct, frozen=True, repr_omit_defaults=True):
-    """The last removal of a fact, or its erasure (reason `erased`); `actor` requested it."""
+    """The last removal of a fact, or its erasure (reason `erased`); `actor` requested it.
+
+    With the reason `ended` it was true until `valid_until`, or until the removal where that is None.
+    """
 
     seq: int
     at: str
@@ -118,6 +121,13 @@ class Removed(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     note: str | None = None
     detail: str | None = None
     actor: str | None = None
+    valid_until: str | None = None
+
+    @classmethod
+    def by(cls, event: FactRemoved, commit: Commit) -> Removed:
+        """Return the removal that an event of a commit states."""
+        until = event.valid_until or event.fact.valid_until if event.reason == "ended" else None
+        return cls(commit.seq, commit.at, event.reason, event.note, event.detail, commit.cause.actor, until)
 
 
 class Why(msgspec.Struct, frozen=True, repr_omit_defaults=True):
@@ -216,8 +226,7 @@ def _story(logs: Logs, fact_id: str, until: int) -> _Story:
                     story.last = fact
                 case FactRemoved(fact=fact):
                     story.last = fact
-                    actor = commit.cause.actor
-                    story.removed = Removed(commit.seq, commit.at, event.reason, event.note, event.detail, actor)
+                    story.removed = Removed.by(event, commit)
                 case Redacted():
                     erased.append(event.seq)
                     story.removed = Removed(commit.seq, commit.at, "erased", actor=commit.cause.actor)
@@ -307,6 +316,10 @@ def _in_words(event: Event, commit: Commit) -> str:
             return fact.content
         case FactRemoved(reason="consolidated", detail=str(merged)):
             return f"merged into {merged}"
+        case FactRemoved(reason="ended", note=note):
+            until = event.valid_until or event.fact.valid_until
+            said = "ended" if until is None else f"ended: true until {until}"
+            return f"{said} ({note})" if note else said
         case FactRemoved(reason="stale", note=note):
             return f"removed after review: {note}" if note else "removed after review"
         case FactRemoved():

@@ -8,6 +8,7 @@ from typing import assert_never
 
 import msgspec
 
+from backstory.ledger.core.commands import TIMES
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.events import (
     CandidateRejected,
@@ -145,7 +146,7 @@ def _differences(before: Fact, after: Fact) -> Iterator[str]:
     if before == after:
         yield "unchanged"
         return
-    described = {"content", "category", "confidence", "expected_valid_days", "confirmations", "confirmed_at"}
+    described = {"content", "category", "confidence", "expected_valid_days", "confirmations", "confirmed_at", *TIMES}
     if before.content != after.content:
         yield f"{before.content} -> {after.content}"
     if (before.category, before.confidence) != (after.category, after.confidence):
@@ -156,6 +157,10 @@ def _differences(before: Fact, after: Fact) -> Iterator[str]:
         yield _confirmed(after.confirmations)
     elif before.confirmed_at != after.confirmed_at:
         yield f"last confirmed at {after.confirmed_at or 'an unknown time'}"
+    for name, word in (("valid_from", "from"), ("valid_until", "until"), ("expires_at", "expires")):
+        stated = getattr(after, name)
+        if getattr(before, name) != stated:
+            yield f"{word} {stated or 'unknown'}"
     others = [n for n in Fact.__struct_fields__ if n not in described and getattr(before, n) != getattr(after, n)]
     if others:
         yield f"changed in {', '.join(others)}"
@@ -210,7 +215,9 @@ def _moved(events: Sequence[Event]) -> list[str]:
     added = sum(isinstance(event, FactAdded) and event.fact.id not in merged for event in events)
     stale = sum(event.reason == "stale" for event in removed)
     evicted = sum(event.reason == "cap" for event in removed)
-    others = len(removed) - len(sources) - stale - evicted
+    ended = sum(event.reason == "ended" for event in removed)
+    expired = sum(event.reason == "expired" for event in removed)
+    others = len(removed) - len(sources) - stale - evicted - ended - expired
     changes = Counter(event.change for event in events if isinstance(event, FactRevised))
     confirmed, extended = changes.pop("confirmed", 0), changes.pop("extended", 0)
     revised = changes.total()
@@ -219,6 +226,8 @@ def _moved(events: Sequence[Event]) -> list[str]:
         (others, f"-{_counted(others, 'fact', 'facts')}"),
         (evicted, f"{evicted} evicted"),
         (stale, f"{stale} out of date"),
+        (ended, f"{ended} ended"),
+        (expired, f"{expired} expired"),
         (len(sources), f"{len(sources)} merged into {len(merged)}"),
         (confirmed, f"{confirmed} confirmed"),
         (extended, f"{extended} extended"),

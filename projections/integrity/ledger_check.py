@@ -74,6 +74,7 @@ _EVENTS: Mapping[str, frozenset[type]] = MappingProxyType(
             "revert": (*_UNDO, PolicyChanged),
             "rollback": (*_UNDO,),
             "clear": (FactRemoved, SummaryUpdated),
+            "expiry": (FactRemoved,),
             "policy": (FactRemoved, PolicyChanged),
             "redaction": (Redacted, FactAdded, SummaryUpdated),
         }.items()
@@ -84,13 +85,14 @@ _EVENTS: Mapping[str, frozenset[type]] = MappingProxyType(
 _SWEPT = ("threshold", "duplicate", "cap")
 _REASONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "extraction": ("model", "stale", "consolidated", "cap"),
-        "manual": ("hand", "cap"),
-        "tool": ("model", "cap"),
-        "import": ("import", "cap"),
+        "extraction": ("model", "stale", "consolidated", "cap", "ended"),
+        "manual": ("hand", "cap", "ended"),
+        "tool": ("model", "cap", "ended"),
+        "import": ("import", "cap", "ended"),
         "revert": ("revert", *_SWEPT),
         "rollback": ("rollback",),
         "clear": ("clear",),
+        "expiry": ("ended", "expired"),
         "policy": _SWEPT,
     }
 )
@@ -98,8 +100,8 @@ _REASONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 _CHANGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "extraction": ("confirmed", "extended"),
-        "manual": ("edited",),
+        "extraction": ("confirmed", "extended", "ending"),
+        "manual": ("edited", "ending"),
         "import": ("edited",),
         "revert": ("restored",),
         "rollback": ("restored",),
@@ -494,6 +496,7 @@ _MAY_CHANGE: Mapping[str, Mapping[str, object]] = MappingProxyType(
     {
         "confirmed": {"confirmations": 0, "confirmed_at": None},
         "extended": {"expected_valid_days": None},
+        "ending": {"valid_until": None, "by_hand": False},
     }
 )
 """The fields that each of a model's changes may touch."""

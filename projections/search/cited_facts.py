@@ -29,7 +29,7 @@ from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.log.commits import read_commits_and_ends
 from backstory.ledger.log.store import EventStore
 
-_NOT_WRONG: frozenset[RemovalReason] = frozenset({"stale", "consolidated", "cap", "threshold", "duplicate"})
+_NOT_WRONG: frozenset[RemovalReason] = frozenset({"stale", "consolidated", "cap", "threshold", "duplicate", "ended"})
 """Why a fact leaves memory that is as true as before."""
 
 Turn = tuple[str, str]

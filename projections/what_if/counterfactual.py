@@ -14,6 +14,7 @@ from backstory.ledger.core.commands import (
     Clear,
     Command,
     EditFact,
+    Expire,
     Extract,
     ImportDocument,
     Proposal,
@@ -40,6 +41,7 @@ from backstory.ledger.core.events import (
     NewFact,
     NewSummary,
     PolicyChanged,
+    Removal,
     SectionEvent,
     SummariesReceived,
     TurnEvent,
@@ -128,6 +130,8 @@ def _command_alone(commit: Commit) -> Command | None:
             return ImportDocument(at=at, candidates=candidates, replace=cause.replace, insist=cause.insist, gone=gone)
         case "clear":
             return Clear(at=at)
+        case "expiry":
+            return Expire(at=at)
         case "genesis" | "policy" | "revert" | "rollback":
             return None
         case "summary" | "redaction" | "erased" | "record" | "withdrawal" | "restore":
@@ -185,13 +189,27 @@ def _shared(commit: Commit) -> Command | None:
 def _manual(commit: Commit) -> Command | None:
     cause, at = commit.cause, commit.at
     if cause.action == "remove" and cause.fact is not None:
-        return RemoveFact(at=at, fact_id=cause.fact, by_model=cause.by_model)
+        return _removal(commit, cause.fact)
     for candidate in candidates_of(commit.events):
         if isinstance(candidate, NewFact):
             return AddFact(at=at, fact=candidate, by_model=cause.by_model, thread=cause.thread)
         if isinstance(candidate, Edit):
             return EditFact(at=at, edit=candidate, by_model=cause.by_model)
     return None
+
+
+def _removal(commit: Commit, fact_id: str) -> RemoveFact:
+    """Return the command that removed a fact, or said when it ends."""
+    command = RemoveFact(at=commit.at, fact_id=fact_id, by_model=commit.cause.by_model)
+    for event in commit.events:
+        if isinstance(event, FactRemoved) and event.reason == "ended":
+            return msgspec.structs.replace(command, ended=True, valid_until=event.valid_until)
+        if isinstance(event, FactRevised) and event.change == "ending":
+            return msgspec.structs.replace(command, ended=True, valid_until=event.after.valid_until)
+        asked = event.candidate if isinstance(event, CandidateRejected) else None
+        if isinstance(asked, Removal):
+            return msgspec.structs.replace(command, ended=asked.ended, valid_until=asked.valid_until)
+    return command
 
 
 class _Recorded(_History):

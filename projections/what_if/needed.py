@@ -18,6 +18,7 @@ from backstory.ledger.core.commands import (
     Clear,
     Command,
     EditFact,
+    Expire,
     Extract,
     FailUpdate,
     ImportDocument,
@@ -258,6 +259,7 @@ def _candidates_in(command: Command | None) -> tuple[Candidate, ...]:
         case (
             FailUpdate()
             | RemoveFact()
+            | Expire()
             | Clear()
             | ShareSummaries()
             | MoveSections()

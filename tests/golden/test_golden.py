@@ -24,6 +24,8 @@ from golden.make_v1 import (
 from golden.make_v1_rules import LABELS, POLICY, RULES, RULES_DOCUMENT
 from golden.make_v1_rules import ledger as ledger_of_rules
 from golden.make_v2 import MARKS, MARKS_DOCUMENT, build
+from golden.make_v3 import BERGEN, LEASE, OSLO, PARIS, TIMES, TIMES_DOCUMENT
+from golden.make_v3 import ledger as ledger_of_times
 
 from backstory.ledger.core.commands import candidates_of
 from backstory.ledger.core.commit import Commit, head_of
@@ -37,6 +39,7 @@ from backstory.ledger.core.events import (
     IdsReserved,
     NewFact,
     PolicyChanged,
+    Removal,
     SectionsMoved,
     SummariesReceived,
     SummaryShared,
@@ -192,6 +195,31 @@ def test_marks_are_replayed(tmp_path: Path) -> None:
     assert list(memory.erased) == ["cd" * 32]
 
 
+def test_what_states_when_it_holds_is_replayed(tmp_path: Path) -> None:
+    place = tmp_path / "users/di/ledger.jsonl"
+    place.parent.mkdir(parents=True)
+    shutil.copy(TIMES, place)
+    store, scope = JsonlStore(tmp_path), Scope("di")
+    assert render(replay(store, scope)) == TIMES_DOCUMENT.read_bytes()
+    found = list(read_commits(store, scope.stream("ledger")))
+    assert [(commit.at, commit.cause, commit.events) for commit in found] == [
+        (draft.at, draft.cause, draft.events) for draft in ledger_of_times()
+    ]
+    versions = [json.loads(line)["v"] for line in TIMES.read_bytes().splitlines()]
+    assert versions == [1, 3, 3, 3, 3, 3, 3]
+    assert verify(store, scope).problems == ()
+    _, first, second, third, *_ = found
+    stated = {candidate.place: candidate for candidate in candidates_of(first.events)}["newFacts/3"]
+    assert isinstance(stated, NewFact)
+    assert (stated.content, stated.valid_until) == (PARIS.content, "2012")
+    assert Removal(
+        place="factsToEnd/0", id=OSLO.id, reason="moved", replacement=0, ended=True, valid_until="2026-02"
+    ) in candidates_of(second.events)
+    assert candidates_of(third.events) == (
+        Removal(place="factsToEnd/0", id=BERGEN.id, reason="the lease ends", ended=True, valid_until=LEASE.valid_until),
+    )
+
+
 def test_what_the_rules_added_says_what_was_meant(rules: list[Commit]) -> None:
     meant = ledger_of_rules()
     assert [(commit.at, commit.cause, commit.events) for commit in rules] == [
@@ -237,11 +265,12 @@ def test_memory_json_states_confirmations_and_sources_only_where_there_are_any(r
 
 def test_its_heads_have_not_moved() -> None:
     """So that nobody writes the files anew without noticing."""
-    files = (LEDGER, TRANSCRIPT, RULES, MARKS)
+    files = (LEDGER, TRANSCRIPT, RULES, MARKS, TIMES)
     heads = {path.name: head_of(path.read_bytes().splitlines()[-1]) for path in files}
     assert {name: (head.seq, head.hash[:16]) for name, head in heads.items()} == {
         "v1.jsonl": (13, "9d381919e4e9e038"),
         "v1.rules.jsonl": (6, "33ec83348c46e0ae"),
         "v1.transcript.jsonl": (3, "87cf86ba1cadd56a"),
         "v2.jsonl": (7, "4bf8f7f655ca1d59"),
+        "v3.jsonl": (7, "555c3ac406f61379"),
     }

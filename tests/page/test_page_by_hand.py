@@ -58,6 +58,25 @@ def test_a_fact_is_added_by_hand_with_category_and_confidence(story: ThreadServe
     assert (added["category"], added["confidence"], added["byHand"]) == ("preference", 0.55, True)
 
 
+def test_a_fact_states_when_it_holds(story: ThreadServer, window: Window) -> None:
+    shown = adding(window)
+    shown.get_by_label("True since").fill("2024-05")
+    shown.get_by_label("Remember until").fill("2099")
+    shown.get_by_role("button", name="Save").click()
+    expect(shown).to_contain_text("true since 2024-05")
+    added = facts(story)["Ada likes Thai food"]
+    assert (added["validFrom"], added["expiresAt"], "validUntil" in added) == ("2024-05", "2099", False)
+
+
+def test_a_fact_that_was_true_is_removed_as_ended(story: ThreadServer, window: Window) -> None:
+    shown = editing(window, "Remove…")
+    shown.get_by_label("It was true until now").check()
+    shown.get_by_role("button", name="Remove it").click()
+    expect(shown.get_by_role("status")).to_contain_text("Removed.")
+    removed = request(story, "GET", "/v1/facts/fact_3_0/why").json()["removed"]
+    assert removed["reason"] == "ended"
+
+
 def test_an_addition_is_undone_from_where_it_is_confirmed(story: ThreadServer, window: Window) -> None:
     shown = adding(window)
     shown.get_by_role("button", name="Save").click()

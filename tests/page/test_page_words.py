@@ -11,6 +11,7 @@ import pytest
 from browsing import WEB
 from npm import JS, installed, run_node
 
+from backstory.ledger.core.commands import TIMES
 from backstory.ledger.core.events import DOCUMENT_SECTIONS
 from backstory.ledger.core.policy import CATEGORIES, Policy
 from backstory.ledger.rules.decide import RULES
@@ -20,6 +21,8 @@ NAMES = {
     *CATEGORIES,
     *KINDS,
     "share",
+    "expiry",
+    *TIMES,
     *DOCUMENT_SECTIONS,
     *Policy.__struct_fields__,
 }

@@ -51,6 +51,14 @@ def document_page(page: Page, document: Document, title: str) -> None:
     fact_table(page, document.facts)
 
 
+def period_in_words(fact: Fact | DocumentFact) -> list[str]:
+    """Return when a fact is true and until when it is remembered, as far as it says so."""
+    period = " ".join(
+        f"{word} {stated}" for word, stated in (("from", fact.valid_from), ("until", fact.valid_until)) if stated
+    )
+    return [*([period] if period else []), *([f"expires {fact.expires_at}"] if fact.expires_at else [])]
+
+
 def fact_table(page: Page, facts: Sequence[Fact | DocumentFact]) -> None:
     """Print facts, one per line."""
     if not facts:
@@ -65,6 +73,7 @@ def _id(fact: Fact | DocumentFact) -> str:
 def _content(fact: Fact | DocumentFact) -> str:
     notes = ["by hand"] if fact.by_hand else []
     notes += [f"avoid: {fact.source_error}"] if fact.source_error else []
+    notes += period_in_words(fact)
     return f"{fact.content} ({'; '.join(notes)})" if notes else fact.content
 
 
@@ -75,6 +84,7 @@ def fact_lines(page: Page, fact: Fact) -> None:
     details += ["by hand" if fact.by_hand else f"from {fact.source}"]
     details += [f"avoid: {fact.source_error}"] if fact.source_error else []
     details += [f"valid for {counted(fact.expected_valid_days, 'day')}"] if fact.expected_valid_days else []
+    details += period_in_words(fact)
     details += [f"confirmed {counted(fact.confirmations, 'time')}"] if fact.confirmations else []
     page.line((" · ".join(details), "dim"))
 
@@ -228,6 +238,10 @@ def status_page(page: Page, status: Status, origins: str = "") -> None:
         page.line((f"{name:<6} ", "green"), text)
     waiting = ((p.thread, counted(p.turns, "turn"), _due(p)) for p in status.pending)
     page.table((Column("pending thread", "cyan"), Column("turns"), Column("due", "yellow", folds=True)), waiting)
+    page.table(
+        (Column("ends", "yellow"), Column("fact", folds=True)),
+        ((moment(one.at), f"{one.content} ({one.id})") for one in status.ending),
+    )
     parked = (
         (p.thread, counted(p.turns, "turn"), counted(p.attempts, "attempt"), f"{p.reason}: {p.detail}")
         for p in status.parked

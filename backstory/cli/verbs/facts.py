@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 
 _Id = Annotated[str, typer.Argument(metavar="FACT_ID", help="The id of a fact, or a unique prefix of it.")]
 _WholeId = Annotated[str, typer.Argument(metavar="FACT_ID", help="The full id of a fact.")]
+_From = Annotated[
+    str | None, typer.Option("--from", metavar="TIME", help="Since when it is true: 2026, 2026-03, 2026-03-05.")
+]
+_Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Until when it is true, to its end.")]
+_Expires = Annotated[
+    str | None, typer.Option("--expires", metavar="TIME", help="Until when it is to be remembered, to its end.")
+]
 _CATEGORIES = "preference, knowledge, context, behavior, goal or correction"
 
 
@@ -50,6 +57,9 @@ def add(
     text: Annotated[str, typer.Argument(help="The text of the fact.")],
     category: Annotated[str, typer.Option(help=f"{_CATEGORIES[0].upper()}{_CATEGORIES[1:]}.")] = "context",
     confidence: Annotated[float, typer.Option(help="Confidence from 0 to 1.")] = 0.9,
+    valid_from: _From = None,
+    valid_until: _Until = None,
+    expires_at: _Expires = None,
 ) -> None:
     """Add a fact. Exit 1 if memory has it already.
 
@@ -57,7 +67,10 @@ def add(
     """
     session = session_of(ctx)
     with session.memory(creates=True) as memory:
-        session.answer(memory.add_fact(text, category, confidence), _changed)
+        change = memory.add_fact(
+            text, category, confidence, valid_from=valid_from, valid_until=valid_until, expires_at=expires_at
+        )
+        session.answer(change, _changed)
 
 
 def edit(
@@ -68,10 +81,13 @@ def edit(
     content: Annotated[str | None, typer.Option("--content", help="The new text, as an option.")] = None,
     category: Annotated[str | None, typer.Option(help=f"{_CATEGORIES[0].upper()}{_CATEGORIES[1:]}.")] = None,
     confidence: Annotated[float | None, typer.Option(help="Confidence from 0 to 1.")] = None,
+    valid_from: _From = None,
+    valid_until: _Until = None,
+    expires_at: _Expires = None,
 ) -> None:
-    """Change a fact. No model changes it afterwards.
+    """Change a fact. No model changes it afterwards. An empty time is unknown again.
 
-    Example: backstory fact edit fact_2_0 "Lives in Bergen"
+    Example: backstory fact edit fact_2_0 "Lives in Bergen" --from 2026-03
     """
     from backstory.ledger.core.errors import UsageError
 
@@ -79,14 +95,36 @@ def edit(
     if text is not None and content is not None:
         raise UsageError("the new text is given twice: leave out --content")
     with session.memory() as memory:
-        session.answer(memory.edit_fact(fact_id, text if content is None else content, category, confidence), _changed)
+        change = memory.edit_fact(
+            fact_id,
+            text if content is None else content,
+            category,
+            confidence,
+            valid_from=valid_from,
+            valid_until=valid_until,
+            expires_at=expires_at,
+        )
+        session.answer(change, _changed)
 
 
-def remove(ctx: typer.Context, fact_id: _WholeId) -> None:
-    """Remove a fact. Its history stays, so `revert` can restore it."""
+def remove(
+    ctx: typer.Context,
+    *,
+    fact_id: _WholeId,
+    ended: Annotated[bool, typer.Option("--ended", help="It was not wrong: it was true until now.")] = False,
+    valid_until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="It was, or is, true until then. Implies --ended.")
+    ] = None,
+) -> None:
+    """Remove a fact. Its history stays, so `revert` can restore it.
+
+    Example: backstory fact remove fact_2_0 --until 2026-03
+    """
     session = session_of(ctx)
+    ended = ended or valid_until is not None
     with session.memory() as memory:
-        session.answer(memory.remove_fact(fact_id), _removed)
+        change = memory.remove_fact(fact_id, ended=ended, valid_until=valid_until)
+        session.answer(change, _ended if ended else _removed)
 
 
 def _changed(page: Page, change: FactChange) -> None:
@@ -100,3 +138,8 @@ def _changed(page: Page, change: FactChange) -> None:
 
 def _removed(page: Page, change: FactChange) -> None:
     page.line(f"commit {change.commit}: removed {change.fact.id}, {change.fact.content}")
+
+
+def _ended(page: Page, change: FactChange) -> None:
+    until = change.fact.valid_until or "now"
+    page.line(f"commit {change.commit}: {change.fact.id} is true until {until}: {change.fact.content}")

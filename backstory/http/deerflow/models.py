@@ -93,6 +93,9 @@ class StoredFact(Body):
     confirmation_count: int | None = Field(default=None, description="How often it was confirmed")
     last_confirmed_at: str | None = Field(default=None, description="When it was last confirmed, in ISO 8601")
     consolidated_from: list[str] | None = Field(default=None, description="The ids of the facts it was merged from")
+    valid_from: str | None = Field(default=None, description="Since when it is true: a year, month, day or moment")
+    valid_until: str | None = Field(default=None, description="Until when it is true, likewise")
+    expires_at: str | None = Field(default=None, description="Until when it is remembered, likewise")
 
 
 class StoredMemory(Body):

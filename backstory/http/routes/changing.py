@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from enum import Enum
+from typing import Annotated
 
+from fastapi import Query
 from starlette.responses import Response
 
 from backstory.http.bodies import (
@@ -84,20 +86,30 @@ async def discard(writing: Writing, asked: OfThread) -> Response:
 async def add_fact(writing: WritingOnce, fact: NewFact) -> Response:
     """Add a fact by hand. No model changes it from then on."""
     return await writing.change(
-        lambda memory: memory.add_fact(fact.content, fact.category, fact.confidence), status=201
+        lambda memory: memory.add_fact(fact.content, fact.category, fact.confidence, **fact.times), status=201
     )
 
 
 @router.patch("/facts/{fact_id:path}", tags=_CHANGE, responses=_changes(FactChange, example=FACT_CHANGE))
 async def edit_fact(writing: WritingOnce, fact_id: str, fact: EditedFact) -> Response:
     """Change a fact by hand, by its full id."""
-    return await writing.change(lambda memory: memory.edit_fact(fact_id, fact.content, fact.category, fact.confidence))
+    return await writing.change(
+        lambda memory: memory.edit_fact(fact_id, fact.content, fact.category, fact.confidence, **fact.times)
+    )
 
 
 @router.delete("/facts/{fact_id:path}", tags=_CHANGE, responses=_changes(FactChange, example=FACT_CHANGE))
-async def remove_fact(writing: WritingOnce, fact_id: str) -> Response:
+async def remove_fact(
+    writing: WritingOnce,
+    fact_id: str,
+    *,
+    ended: Annotated[bool, Query(description="It was not wrong: it was true until now, or until a time.")] = False,
+    valid_until: Annotated[
+        str | None, Query(description="Until when it was true: a year, month, day or moment.", examples=["2026-03"])
+    ] = None,
+) -> Response:
     """Remove a fact, by its full id. The log keeps it; `forget` erases it."""
-    return await writing.change(lambda memory: memory.remove_fact(fact_id))
+    return await writing.change(lambda memory: memory.remove_fact(fact_id, ended=ended, valid_until=valid_until))
 
 
 @router.post("/revert", tags=_CHANGE, responses=_changes(UndoResult))

@@ -18,6 +18,9 @@ from backstory.results import FactChange
 Category: TypeAlias = Literal["preference", "knowledge", "context", "behavior", "goal", "correction"]
 Confidence: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 _SURE = "How sure it is, from 0 to 1: high where the user said so, lower where you conclude it."
+_FROM = "Since when it is true, where that is known: 2026, 2026-03, 2026-03-05 or a moment."
+_UNTIL = "Until when it is true, to the end of that year, month or day."
+_EXPIRES = "Until when it is worth remembering, to the end of that year, month or day."
 _ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
 _CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 
@@ -26,6 +29,10 @@ async def memory_add(
     content: Annotated[str, Field(description="The fact: one full sentence that is understood by itself.")],
     category: Annotated[Category, Field(description="What kind of fact it is.")] = "context",
     confidence: Annotated[Confidence, Field(description=_SURE)] = 0.7,
+    *,
+    valid_from: Annotated[str | None, Field(description=_FROM)] = None,
+    valid_until: Annotated[str | None, Field(description=_UNTIL)] = None,
+    expires_at: Annotated[str | None, Field(description=_EXPIRES)] = None,
 ) -> Annotated[CallToolResult, FactResult]:
     """Remember a new fact about the user, for this conversation and all later ones.
 
@@ -33,8 +40,10 @@ async def memory_add(
     on. Not for what matters to this conversation alone, and never for secrets.
     """
     answering = current()
+    times = {"valid_from": valid_from, "valid_until": valid_until, "expires_at": expires_at}
     return await answering.tool(
-        "write", lambda memory: _changed(answering.budget, "added", memory.add_fact(content, category, confidence))
+        "write",
+        lambda memory: _changed(answering.budget, "added", memory.add_fact(content, category, confidence, **times)),
     )
 
 
@@ -43,25 +52,36 @@ async def memory_update(
     content: Annotated[str | None, Field(description="The new text.")] = None,
     category: Annotated[Category | None, Field(description="The new category.")] = None,
     confidence: Annotated[Confidence | None, Field(description=_SURE)] = None,
+    *,
+    valid_from: Annotated[str | None, Field(description=_FROM)] = None,
+    valid_until: Annotated[str | None, Field(description=_UNTIL)] = None,
+    expires_at: Annotated[str | None, Field(description=_EXPIRES)] = None,
 ) -> Annotated[CallToolResult, FactResult]:
     """Change a fact that is outdated, wrong or too vague; what is left out stays as it is.
 
     Facts that the user entered by hand cannot be changed by you: ask the user to do it.
     """
     answering = current()
+    times = {"valid_from": valid_from, "valid_until": valid_until, "expires_at": expires_at}
     return await answering.tool(
         "write",
-        lambda memory: _changed(answering.budget, "updated", memory.edit_fact(fact_id, content, category, confidence)),
+        lambda memory: _changed(
+            answering.budget, "updated", memory.edit_fact(fact_id, content, category, confidence, **times)
+        ),
     )
 
 
-async def memory_delete(fact_id: FactId) -> Annotated[CallToolResult, FactResult]:
-    """Remove a fact that is no longer true, or that the user does not want remembered.
+async def memory_delete(
+    fact_id: FactId,
+    ended: Annotated[bool, Field(description="It was not wrong: it was true until now, or until a time.")] = False,
+    valid_until: Annotated[str | None, Field(description=_UNTIL)] = None,
+) -> Annotated[CallToolResult, FactResult]:
+    """Remove a fact that is wrong or no longer true, or that the user does not want remembered.
 
     Its history stays and memory_revert brings it back. To erase it for good, the user runs `backstory forget`.
     """
     answering = current()
-    return await answering.tool("write", lambda memory: _deleted(answering.budget, memory, fact_id))
+    return await answering.tool("write", lambda memory: _deleted(answering.budget, memory, fact_id, ended, valid_until))
 
 
 def changing_tools() -> tuple[Tool, ...]:
@@ -73,8 +93,8 @@ def changing_tools() -> tuple[Tool, ...]:
     )
 
 
-def _deleted(budget: Budget, memory: MemoryHandle, fact_id: str) -> Reply:
-    return _changed(budget, "deleted", memory.remove_fact(fact_id))
+def _deleted(budget: Budget, memory: MemoryHandle, fact_id: str, ended: bool, valid_until: str | None) -> Reply:
+    return _changed(budget, "deleted", memory.remove_fact(fact_id, ended=ended, valid_until=valid_until))
 
 
 def _changed(budget: Budget, status: Literal["added", "updated", "deleted"], done: FactChange) -> Reply:

@@ -38,6 +38,7 @@ from backstory.ledger.core.events import (
     Fact,
     FactAdded,
     FactRemoved,
+    FactRevised,
     Turn,
     TurnRange,
     TurnRecorded,
@@ -90,7 +91,14 @@ def test_the_bytes_are_those_of_the_page(draft: Draft, after: Head) -> None:
     contents = [msgspec.json.encode(draft.cause), *map(msgspec.json.encode, draft.events)]
     keys = [salts() for _ in contents]
     marks = any(getattr(event, "marked_after", None) is not None for event in draft.events)
-    by_the_page = by_hand(contents, v=2 if marks else 1, after=after, at=draft.at, salts=keys)
+    times = any(
+        getattr(fact, name, None) is not None
+        for event in draft.events
+        if isinstance(event, FactAdded | FactRemoved | FactRevised)
+        for fact in (getattr(event, part, None) for part in ("fact", "before", "after"))
+        for name in ("valid_from", "valid_until", "expires_at")
+    ) or any(isinstance(event, FactRemoved) and event.reason in ("ended", "expired") for event in draft.events)
+    by_the_page = by_hand(contents, v=3 if times else 2 if marks else 1, after=after, at=draft.at, salts=keys)
     assert seal(draft, after, CountingSalts()) == by_the_page
 
 

@@ -39,6 +39,7 @@ from backstory.memory import MemoryHandle
 LISTS = (
     "newFacts",
     "factsToRemove",
+    "factsToEnd",
     "factsToReinforce",
     "staleFactsToRemove",
     "staleFactsToExtend",
@@ -890,3 +891,41 @@ def test_the_schema_offered_to_servers_takes_a_good_reply():
     assert json.loads(json.dumps(reply_schema())) == reply_schema()
     # A reference would point at the top of the document, where what it means is not.
     assert "$ref" not in json.dumps(reply_schema())
+
+
+# When facts hold
+
+
+def test_times_are_read_as_they_are_written_in_the_offset_of_the_first_cited_turn() -> None:
+    told = Turn(n=3, id="u3", role="user", content="x", at="2026-03-01T00:00:00.000000Z", offset="-07:00")
+    stated = {"validFrom": 2024, "validUntil": " 2026-03 ", "expiresAt": "2026-03-05T10:00Z"}
+    fact = {"content": "Rents a flat", "confidence": 0.9, **stated}
+    cited, uncited = read({"newFacts": [{**fact, "evidence": [3]}, fact]}, turns=(told,))
+    assert isinstance(cited, NewFact)
+    assert (cited.valid_from, cited.valid_until, cited.expires_at) == (
+        "2024-07:00",
+        "2026-03-07:00",
+        "2026-03-05T10:00",
+    )
+    assert isinstance(uncited, NewFact)
+    assert (uncited.valid_from, uncited.valid_until) == ("2024", "2026-03")
+
+
+@pytest.mark.parametrize("time", ["soon", "", None, True, 2.5, [], "2026-13", "2026-02-30", "26-03"])
+def test_what_is_no_time_is_left_out(time: object) -> None:
+    (fact,) = read({"newFacts": [{"content": "Has a visa", "confidence": 0.9, "validUntil": time}]})
+    assert isinstance(fact, NewFact)
+    assert fact.valid_until is None
+
+
+def test_a_fact_ends_by_its_own_list_or_by_a_word_in_a_removal() -> None:
+    ended = {"id": "fact_1", "validUntil": "2025", "replacementFactIndex": 0, "reason": "moved"}
+    reply = {"factsToEnd": [ended, "fact_2"], "factsToRemove": [{"id": "fact_3", "ended": True}, {"id": "fact_4"}]}
+    found = {candidate.id: candidate for candidate in read(reply) if isinstance(candidate, Removal)}
+    assert [(found[i].ended, found[i].valid_until) for i in sorted(found)] == [
+        (True, "2025"),
+        (True, None),
+        (True, None),
+        (False, None),
+    ]
+    assert found["fact_1"].place == "factsToEnd/0"

@@ -37,6 +37,9 @@ export const FactRow = memo(function FactRow({ fact, mark, link, current = false
       <${Confidence} value=${fact.confidence} />
       <span class="age" data-age=${dated ? undefined : ageOf(fact)}><${Time} at=${fact.createdAt} relative=${!dated} /></span>
       ${fact.byHand && html`<span class="by-hand" title=${t("byHandHint")}>${t("byHand")}</span>`}
+      ${fact.validFrom && html`<span class="period">${t("trueSince", { time: fact.validFrom })}</span>`}
+      ${fact.validUntil && html`<span class="period">${t("trueUntil", { time: fact.validUntil })}</span>`}
+      ${fact.expiresAt && html`<span class="period">${t("keptUntil", { time: fact.expiresAt })}</span>`}
       ${fact.source && fact.source !== "manual" && fact.source !== "import" && html`<bdi class="source">${t("learnedFrom", { thread: fact.source })}</bdi>`}
     </p>
     ${children}

@@ -45,11 +45,12 @@ export function FactForm({ scope, fact, content = "", onClose, onDone }) {
 export function RemoveDialog({ scope, fact, onClose, onDone }) {
   const t = useWords(words);
   const [step, setStep] = useState({ at: "ask", change: null });
+  const [ended, setEnded] = useState(false);
   const { busy, error, submit } = useSubmit((key) =>
-    send("DELETE", `/v1/facts/${encodeURIComponent(fact.id)}`, scope, undefined, { key }),
+    send("DELETE", `/v1/facts/${encodeURIComponent(fact.id)}`, { ...scope, ...(ended && { ended }) }, undefined, { key }),
   );
   const remove = async () => {
-    const change = await submit("remove");
+    const change = await submit(ended ? "ended" : "remove");
     if (!change) return;
     setStep({ at: "removed", change });
     onDone?.(change);
@@ -60,6 +61,7 @@ export function RemoveDialog({ scope, fact, onClose, onDone }) {
       ? html`<${Saved} scope=${scope} change=${step.change} said=${t("removed")} mark="removed" onClose=${onClose} onUndo=${() => setStep({ ...step, at: "undo" })} />`
       : html`<${FactRow} fact=${fact} />
           <p>${t("removeMeans")}</p>
+          <label class="row"><input type="checkbox" checked=${ended} onChange=${(event) => setEnded(event.target.checked)} /> ${t("wasTrue")}</label>
           <${Refused} scope=${scope} error=${error} />
           <footer class="dialog-foot">
             <button type="button" onClick=${onClose} data-focus>${t("cancel")}</button>
@@ -77,25 +79,28 @@ function Form({ scope, fact, given, onClose, onSaved, onRemove }) {
   const [content, setContent] = useState(fact?.content ?? given);
   const [category, setCategory] = useState(fact?.category ?? "context");
   const [confidence, setConfidence] = useState(fact?.confidence ?? 0.9);
+  const [times, setTimes] = useState(timesOf(fact));
   const changed = {
     ...(content.trim() !== start?.content && { content: content.trim() }),
     ...(category !== start?.category && { category }),
     ...(confidence !== start?.confidence && { confidence }),
+    ...Object.fromEntries(Object.entries(times).filter(([name, time]) => time !== timesOf(start)[name])),
   };
   const { busy, error, submit } = useSubmit((key) =>
     start
       ? send("PATCH", `/v1/facts/${encodeURIComponent(start.id)}`, scope, changed, { key })
-      : send("POST", "/v1/facts", scope, { content: content.trim(), category, confidence }, { key }),
+      : send("POST", "/v1/facts", scope, { ...changed, content: content.trim(), category, confidence }, { key }),
   );
   const takeOver = (now) => {
     setStart(now);
     setContent(now.content);
     setCategory(now.category);
     setConfidence(now.confidence);
+    setTimes(timesOf(now));
   };
   const save = async (event) => {
     event.preventDefault();
-    const change = await submit(JSON.stringify([content, category, confidence]));
+    const change = await submit(JSON.stringify([content, category, confidence, times]));
     if (change) onSaved(change);
   };
   const same = start !== undefined && Object.keys(changed).length === 0;
@@ -119,6 +124,12 @@ function Form({ scope, fact, given, onClose, onSaved, onRemove }) {
       <input id=${slider} type="range" min="0" max="1" step="0.01" value=${confidence} onInput=${(event) => setConfidence(Number(event.target.value))} />
       <span class="ends hint" aria-hidden="true"><span>${t("unsure")}</span><span>${t("certain")}</span></span>
     </div>
+    ${Object.entries(times).map(
+      ([name, time]) => html`<label class="field" key=${name}>
+        <span>${t(name)}</span>
+        <input type="text" placeholder="2026-03" value=${time} onInput=${(event) => setTimes({ ...times, [name]: event.target.value.trim() })} />
+      </label>`,
+    )}
     <${Refused} scope=${scope} error=${error} />
     <footer class="dialog-foot">
       ${start && html`<button type="button" class="danger" onClick=${onRemove}>${t("removeThis")}</button>`}
@@ -128,6 +139,13 @@ function Form({ scope, fact, given, onClose, onSaved, onRemove }) {
     </footer>
   </form>`;
 }
+
+/** When a fact holds, by the names under which a change is sent; empty where it does not say. */
+const timesOf = (fact) => ({
+  valid_from: fact?.validFrom ?? "",
+  valid_until: fact?.validUntil ?? "",
+  expires_at: fact?.expiresAt ?? "",
+});
 
 /** Says that the fact was changed or removed while it is edited here. */
 function ChangedMeanwhile({ scope, fact, takeOver }) {
@@ -139,7 +157,7 @@ function ChangedMeanwhile({ scope, fact, takeOver }) {
   );
   if (!now.data) return null;
   const { live, fact: current } = now.data;
-  const differs = live && ["content", "category", "confidence"].some((name) => current[name] !== fact[name]);
+  const differs = live && ["content", "category", "confidence", "validFrom", "validUntil", "expiresAt"].some((name) => current[name] !== fact[name]);
   return html`<div aria-live="polite">
     ${!live && html`<p class="renewed">${t("goneMeanwhile")}</p>`}
     ${differs &&

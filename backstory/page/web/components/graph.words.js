@@ -63,6 +63,8 @@ export const words = {
     "gone-import": "import",
     "gone-revert": "undone",
     "gone-rollback": "rolled back",
+    "gone-ended": "true until then",
+    "gone-expired": "expired",
     // Edges, read from their source to their target
     "learned-from": "learned from",
     added: "added",
@@ -140,6 +142,8 @@ export const words = {
     "gone-import": "导入",
     "gone-revert": "被撤销",
     "gone-rollback": "被回滚",
+    "gone-ended": "到那时为止属实",
+    "gone-expired": "已到期",
     "learned-from": "学习自",
     added: "新增",
     restored: "恢复",

@@ -162,7 +162,7 @@ const BOXES = {
 };
 
 function goneWord(reason, t) {
-  const known = ["model", "consolidated", "hand", "cap", "clear", "threshold", "stale", "duplicate", "import", "erased", "revert", "rollback"];
+  const known = ["model", "consolidated", "hand", "cap", "clear", "threshold", "stale", "duplicate", "import", "erased", "revert", "rollback", "ended", "expired"];
   return known.includes(reason) ? t(`gone-${reason}`) : reason;
 }
 

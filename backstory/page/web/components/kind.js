@@ -16,6 +16,7 @@ export const KIND_PATHS = {
   redaction: "M4 2l4 4 4-4 2 2-4 4 4 4-2 2-4-4-4 4-2-2 4-4-4-4z",
   summary: "M2 3h12v3H2zM2 8h12v2H2zM2 12h8v2H2z",
   share: "M8 1l7 7-7 7-7-7z",
+  expiry: "M3 1h10v2L9 8l4 5v2H3v-2l4-5-4-5z",
 };
 
 export const KINDS = Object.keys(KIND_PATHS);

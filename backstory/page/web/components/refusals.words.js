@@ -24,6 +24,8 @@ export const words = {
     "rule-basis": "Memory was changed underneath, so this answer no longer counted.",
     "rule-removed_by_hand": "A person took it away, and the user has not said it again since. Add it by hand to keep it.",
     "rule-erased": "Its text was erased, and nothing of it is kept.",
+    "rule-expired": "The time until which it was to be remembered is over.",
+    "rule-ended": "It was true until then.",
     "rule-older": "The section had been written later already.",
     // Reasons for which a fact left memory
     "rule-model": "A model's update removed it.",
@@ -77,6 +79,8 @@ export const words = {
     "rule-basis": "期间记忆已被改动，这个答复不再有效。",
     "rule-removed_by_hand": "有人已将其移除，此后用户没有再说过。要保留请手动添加。",
     "rule-erased": "其文字已被清除，不保留任何内容。",
+    "rule-expired": "需要记住它的时间已过。",
+    "rule-ended": "到那时为止属实。",
     "rule-older": "该段落后来已经写过更新的内容。",
     "rule-model": "模型的一次更新将它移除。",
     "rule-stale": "复查旧事实时被移除。",
