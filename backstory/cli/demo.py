@@ -1,4 +1,4 @@
-"""Demo: an agent learns a fact, loses it to a wrong update, and gets it back with `why` and `revert`.
+"""Demo: an agent learns a fact, loses it to a wrong update, gets it back with `why` and `revert`, and tests for it.
 
 Each step is a real command, run by the same code as a typed one.
 """
@@ -24,6 +24,8 @@ from backstory.memory import MemoryHandle
 
 _USER = "ada"
 _DATA = Path(__file__).parent / "demo_data"
+_TESTS = Path(__file__).parent / "demo_tests"
+"""A memory test of the story. It lies apart, since the pictures of the page show the story without it."""
 _ASKED = "Do peanuts go into the dinner on Sunday?"
 
 RunCommand: TypeAlias = Callable[[list[str]], object]
@@ -82,7 +84,7 @@ def play(
     with _folder(keep) as folder, _environment(folder / "home", live=live):
         if live:
             _check_model(folder / "home", chosen)
-        for file in _DATA.glob("*.jsonl"):
+        for file in (*_DATA.iterdir(), *_TESTS.iterdir()):
             shutil.copy(file, folder)
         stage = _Stage(run_command, folder / "home", chosen, live=live)
         with contextlib.chdir(folder):
@@ -90,6 +92,7 @@ def play(
                 seq, main_fact = _play_mistake(stage)
                 if not before_undo:
                     _play_undo(stage, seq, main_fact)
+                    _play_test(stage, main_fact)
                 code = 0
             except _StoppedError as stopped:
                 code = stopped.code or 1
@@ -175,8 +178,8 @@ class _Stage:
         page().line((text, "italic"))
         self._needs_gap = True
 
-    def run(self, *words: str) -> None:
-        """Run a command and record its exit code."""
+    def run(self, *words: str, may_exit: int = 0) -> None:
+        """Run a command and record its exit code; any other than 0 and `may_exit` ends the demo."""
         arguments = [*(("--config", self.config) if self.config else ()), "--user", _USER, *words]
         command = shlex.join(["backstory", *arguments])
         page().line((f"$ {command}", "bold cyan"))
@@ -188,7 +191,7 @@ class _Stage:
         self.steps.append(Step(command, code))
         page().line()
         self._needs_gap = False
-        if code:
+        if code not in (0, may_exit):
             raise _StoppedError(code)
 
     @contextlib.contextmanager
@@ -244,6 +247,20 @@ def _play_undo(stage: _Stage, seq: int, main_fact: Fact) -> None:
         if main_fact.id not in {fact.id for fact in memory.facts()}:
             stage.say("The fact is not back, so this demo failed.")
             raise _StoppedError(1)
+
+
+def _play_test(stage: _Stage, main_fact: Fact) -> None:
+    """Play the end: the mistake becomes a test, which fails until the model does better."""
+    stage.title("Keep it from happening again")
+    stage.say("The mistake becomes a test beside the agent's code, with the words and the replies that led to it.")
+    stage.run("test", "--from-fact", main_fact.id, "--yes", "incident.test.yaml")
+    stage.say("It replays them under today's rules, in a memory of its own.")
+    stage.run("test", "incident.test.yaml", may_exit=1)
+    if not stage.live:
+        stage.say(
+            "The model still makes this mistake. A better prompt gets better replies; the demo brings some along:"
+        )
+        stage.run("test", "ada.test.yaml")
 
 
 def _main_fact(stage: _Stage) -> Fact:

@@ -185,6 +185,14 @@ def session_of(ctx: typer.Context) -> Session:
     return session
 
 
+def confirmed(question: str) -> bool:
+    """Ask a question on standard error; no answer is no."""
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort:
+        return False
+
+
 @contextmanager
 def progress_of_total(label: str, *, least: int = 2, unit: int = 1) -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar for work that reports its own total.

@@ -182,7 +182,7 @@ class MemoryTest(_Part):
     """A memory test."""
 
     conversations: Annotated[list[_Text], Field(min_length=1)] | None = Field(
-        None, description="Files of messages; lines of one thread that follow each other make one update."
+        None, description="Files of messages; lines of a thread that follow each other are one update."
     )
     home: HomePart | None = None
     replies: _Text | None = Field(None, description="The file of kept replies.")

@@ -79,6 +79,8 @@ def in_words(expected: Expectation) -> str:
 
 def _spelled(value: object) -> str:
     if isinstance(value, dict):
+        if value.keys() == {"max", "min"} and value["max"] == value["min"]:
+            return str(value["max"])
         return ", ".join(f"{key} {_spelled(inner)}" for key, inner in value.items())
     return f'"{value}"' if isinstance(value, str) else str(value)
 
@@ -198,9 +200,13 @@ class Judge:
             return None
         # A rule alone names nothing that could have been accepted, or refused otherwise.
         named = bool(wanted.model_dump(exclude_none=True, exclude={"rule"}))
-        for commit, fact in self._learned():
-            if named and self._fits(wanted, fact):
-                return Finding(why=f'{_place(commit)} accepted "{fact.content}"', fact=fact.id, commit=commit)
+        accepted = [one for one in self._learned() if named and self._fits(wanted, one[1])]
+        if accepted:
+            like = wanted.like or ""
+            commit, fact = max(
+                accepted, key=lambda one: self._likeness.scores(like, one[1].content) if like else (0, 0)
+            )
+            return Finding(why=f'{_place(commit)} accepted "{fact.content}"', fact=fact.id, commit=commit)
         for commit, rejected in fitting if named else ():
             return Finding(
                 why=f"another rule refused it: {_refusal(commit, rejected)}", commit=commit, rule=rejected.rule

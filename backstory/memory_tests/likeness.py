@@ -13,8 +13,12 @@ if TYPE_CHECKING:
 
 _SHARE = 0.6
 """A text is like another that has this share of its content words, as `said_again_share` counts them."""
-_COSINE = 0.8
-"""Or if the cosine of their meanings is at least this."""
+_COSINE = 0.83
+"""Or if the cosine of their meanings is at least this.
+
+Of 504 pairs of a question and a fact, 21 of which belong together, the packaged model gives it to 11 of these and to
+11 others. With 0.8 it would be 17 and 50.
+"""
 
 
 class Likeness:
@@ -40,9 +44,19 @@ class Likeness:
         Raises:
             ModelError: The embedding model gave no usable answer.
         """
-        if shared_words(wanted, text) >= _SHARE:
-            return True
-        return self._embedder is not None and float(self._asked(wanted) @ self._kept(text)) >= _COSINE
+        words, meaning = self.scores(wanted, text)
+        return words >= _SHARE or meaning >= _COSINE
+
+    def scores(self, wanted: str, text: str) -> tuple[float, float]:
+        """Return how like a text is, each 0 to 1: in words and, where the words are not enough, in meaning.
+
+        Raises:
+            ModelError: The embedding model gave no usable answer.
+        """
+        words = shared_words(wanted, text)
+        if self._embedder is None or words >= _SHARE:
+            return words, 0.0
+        return words, float(self._asked(wanted) @ self._kept(text))
 
     def _query(self, text: str) -> Floats:
         if self._embedder is None:

@@ -41,21 +41,23 @@ class Step(msgspec.Struct, frozen=True):
 def steps_of_files(test: MemoryTest, folder: Path) -> tuple[Scope, list[Step]]:
     """Read the conversations of a test: whose they are, and the updates.
 
-    Lines of one thread that follow each other make one update. A line without a thread belongs to one named after the
-    file.
+    Lines of one thread that follow each other in a file make one update. A line without a thread belongs to one named
+    after the file.
 
     Raises:
         InputError: A file cannot be read, a line is broken, or there are messages of several memories.
     """
-    found = [line for name in test.conversations or () for line in _lines(folder / name)]
-    scopes = {scope for scope, _, _ in found}
+    files = [list(_lines(folder / name)) for name in test.conversations or ()]
+    scopes = {scope for lines in files for scope, _, _ in lines}
     if len(scopes) > 1:
         named = ", ".join(sorted(map(str, scopes)))
         raise InputError(f"the conversations belong to several memories ({named}): make a test for each of them")
-    if not found:
+    if not scopes:
         raise InputError(f"there is no message in {', '.join(test.conversations or ())}: name files with conversations")
     steps = [
-        Step(thread, tuple(message for _, _, message in lines)) for thread, lines in groupby(found, lambda one: one[1])
+        Step(thread, tuple(message for _, _, message in lines))
+        for file in files
+        for thread, lines in groupby(file, lambda one: one[1])
     ]
     return scopes.pop(), steps
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 import sys
 import threading
@@ -80,3 +82,14 @@ def fact(content: str, confidence: float = 0.9, **more: object) -> dict[str, obj
 
 def reply(thread: str, *facts: dict[str, object], **more: object) -> dict[str, object]:
     return {"thread_id": thread, "reply": {"newFacts": list(facts), **more}}
+
+
+def answered(cli: Cli, answer: bytes, *words: object) -> tuple[int, str]:
+    """Run it on a terminal and answer its question."""
+    master, slave = pty.openpty()
+    with subprocess.Popen(cli.command(*words), stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        os.close(slave)
+        os.write(master, answer)
+        out, err = process.communicate(timeout=60)
+    os.close(master)
+    return process.returncode, (out + err).decode()

@@ -56,6 +56,11 @@ def test_it_tells_the_story_and_says_that_it_is_recorded(tmp_path: Path) -> None
         "- [context | 0.98] Ada is severely allergic to peanuts",
         "$ backstory --user ada verify",
         "ok: 4 commits and 8 turns",
+        "$ backstory --user ada test --from-fact fact_2_0 --yes incident.test.yaml",
+        "$ backstory --user ada test incident.test.yaml",
+        'FAILS  never "Ada is no longer allergic to peanuts"',
+        "$ backstory --user ada test ada.test.yaml",
+        "9 expectations: all hold.",
     ]
     places = [out.index(part) for part in parts]
     assert places == sorted(places)
@@ -79,7 +84,8 @@ def test_it_gives_one_json_value(tmp_path: Path) -> None:
     result = demo("--json", "demo")
     summary = json.loads(result.stdout)
     assert (summary["ok"], summary["exit"], summary["live"], summary["home"]) == (True, 0, False, None)
-    assert [step["exit"] for step in summary["steps"]] == [0] * len(summary["steps"])
+    steps = summary["steps"]
+    assert [step["command"] for step in steps if step["exit"]] == ["backstory --user ada test incident.test.yaml"]
     assert "backstory --user ada revert 3" in [step["command"] for step in summary["steps"]]
     assert "$ backstory --user ada verify" in result.stderr
 

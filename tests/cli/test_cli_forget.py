@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import subprocess
-
 import pytest
-from commandline import Cli, fact, reply, said
+from commandline import Cli, answered, fact, reply, said
 
 
 def everything_below(cli: Cli) -> bytes:
@@ -129,17 +125,6 @@ def test_without_yes_and_a_terminal_it_is_refused(story: Cli) -> None:
     before = everything_below(story)
     assert "--yes" in story.error("forget", "--all", code=2)
     assert everything_below(story) == before
-
-
-def answered(cli: Cli, answer: bytes, *words: object) -> tuple[int, str]:
-    """Run it on a terminal and answer its question."""
-    master, slave = pty.openpty()
-    with subprocess.Popen(cli.command(*words), stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        os.close(slave)
-        os.write(master, answer)
-        out, err = process.communicate(timeout=60)
-    os.close(master)
-    return process.returncode, (out + err).decode()
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from commandline import Cli, fact, reply, said
+from commandline import Cli, answered, fact, reply, said
 
 from backstory.testing import memory_test
 
@@ -221,3 +221,54 @@ def test_pytest_fails_with_the_reason(tested: Cli) -> None:
     assert memory_test(written(tested, {"remembers": "Oslo"})).ok
     with pytest.raises(AssertionError, match='1 of 1 fail\nremembers "tea"\n    commit 2 of thread t1 refused'):
         memory_test(written(tested, {"remembers": "tea"}))
+
+
+@pytest.fixture
+def undone(tested: Cli) -> Cli:
+    """Fact fact_2_0 was learned from a question and undone."""
+    tested.run(
+        "--user", "ada", "record", tested.file("said.jsonl", said("t1", "a1", "user", "Should Ada move to Rome?"))
+    )
+    tested.run("--user", "ada", "extract", "--replies", tested.file("r.jsonl", reply("t1", fact("Ada moves to Rome"))))
+    tested.run("--user", "ada", "revert", "2")
+    return tested
+
+
+def test_from_fact_shows_the_words_and_writes_them_with_yes(undone: Cli) -> None:
+    made = undone.run(
+        "--user", "ada", "test", "--from-fact", "fact_2_0", "--yes", "--rename", "Ada=Kim", "rome.test.yaml"
+    )
+    assert made.stdout.splitlines() == [
+        "No erasure reaches these words once they are in a repository:",
+        "| user: Should Kim move to Rome?",
+        "| reply: Kim moves to Rome",
+        "Wrote: rome.jsonl, rome.replies.jsonl, rome.test.yaml. Run `backstory test rome.test.yaml`.",
+    ]
+    assert 'FAILS  never "Kim moves to Rome"' in undone.run("test", "rome.test.yaml", code=1).stdout
+    again = ("--user", "ada", "test", "--from-fact", "fact_2_0", "--yes")
+    assert "rome.jsonl is there already" in undone.error(*again, "rome.test.yaml", code=2)
+    assert undone.json(*again)["files"] == ["fact_2_0.jsonl", "fact_2_0.replies.jsonl", "fact_2_0.test.yaml"]
+
+
+def test_from_fact_writes_nothing_without_a_yes(undone: Cli) -> None:
+    before = sorted(Path().iterdir())
+    asked = ("--user", "ada", "test", "--from-fact")
+    assert "pass --yes" in undone.error(*asked, "fact_2_0", code=2)
+    assert "OLD=NEW" in undone.error(*asked, "fact_2_0", "--yes", "--rename", "Ada", code=2)
+    assert "name one FILE" in undone.error(*asked, "fact_2_0", "--yes", "a", "b", code=2)
+    assert "no update of a model" in undone.error(*asked, "1", "--yes", code=1)
+    assert sorted(Path().iterdir()) == before
+
+
+@pytest.mark.slow
+def test_from_fact_asks_on_a_terminal(undone: Cli) -> None:
+    asked = ("--user", "ada", "test", "--from-fact", "fact_2_0")
+    before = sorted(Path().iterdir())
+    for answer in (b"n\n", b"\x04"):
+        code, told = answered(undone, answer, *asked)
+        assert code == 1
+        assert "| user: Should Ada move to Rome?" in told
+        assert "Write them into 3 files?" in told
+        assert sorted(Path().iterdir()) == before
+    assert answered(undone, b"y\n", *asked)[0] == 0
+    assert Path("fact_2_0.test.yaml").exists()

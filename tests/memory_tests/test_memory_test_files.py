@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
+import yaml
 
 from backstory.ledger.core.errors import ConfigError, InputError
 from backstory.memory_tests.file import read_test, schema
@@ -97,3 +101,18 @@ def test_a_file_may_be_json(files) -> None:
 def test_the_schema_on_the_page_is_that_of_the_program() -> None:
     page = ROOT / "docs/reference/memory-test.schema.json"
     assert json.loads(page.read_text(encoding="utf-8")) == schema(), "write it again: make docs"
+
+
+def test_the_schema_takes_the_demos_file_and_refuses_a_misspelt_key() -> None:
+    given = yaml.safe_load((ROOT / "backstory/cli/demo_tests/ada.test.yaml").read_text(encoding="utf-8"))
+    check = jsonschema.Draft202012Validator(schema())
+    assert list(check.iter_errors(given)) == []
+    given["expect"].append({"count": {"facts": {"maxx": 3}}})
+    assert list(check.iter_errors(given))
+
+
+def test_the_example_for_github_actions_is_a_workflow() -> None:
+    example = str(ROOT / "examples/memory-tests.yml")
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", example]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout

@@ -86,3 +86,12 @@ class Drawn(msgspec.Struct, frozen=True):
     format: str
     shown: dict[str, int]
     left_out: dict[str, int]
+
+
+class WrittenTest(msgspec.Struct, frozen=True):
+    """A memory test that `test --from-fact` wrote: its file, all files, the words in them and what they lack."""
+
+    test: str
+    files: tuple[str, ...]
+    words: tuple[str, ...]
+    notes: tuple[str, ...]

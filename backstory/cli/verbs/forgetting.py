@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backstory.cli.session import Session, session_of
+from backstory.cli.session import Session, confirmed, session_of
 
 if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
@@ -104,7 +104,9 @@ def _forget_user(session: Session, *, dry_run: bool, asks: bool) -> None:
         raise UsageError("--whole-user needs --user alone: it removes the user with all of the user's agents")
     with session.opened() as bs:
         try:
-            if asks and not _confirm(f"Remove {_removed_in_words(bs.forget_user(scope.user, dry_run=True))} for good?"):
+            if asks and not confirmed(
+                f"Remove {_removed_in_words(bs.forget_user(scope.user, dry_run=True))} for good?"
+            ):
                 session.note("nothing was removed")
                 raise typer.Exit(1)
             result = bs.forget_user(scope.user, dry_run=dry_run)
@@ -143,14 +145,7 @@ def _confirmed(planned: Forgotten) -> bool:
     more = ", …" if len(facts) > _MOST_NAMED else ""
     of = f", those of {', '.join(facts[:_MOST_NAMED])}{more} among them" if facts else ""
     also = f"; {len(planned.also)} learned from the same turns stay" if planned.also else ""
-    return _confirm(f"Erase {counted(len(planned.redacted), 'content')} for good{of}{also}?")
-
-
-def _confirm(question: str) -> bool:
-    try:
-        return typer.confirm(question, err=True)
-    except typer.Abort:
-        return False
+    return confirmed(f"Erase {counted(len(planned.redacted), 'content')} for good{of}{also}?")
 
 
 def _facts(forgotten: Forgotten) -> list[str]:

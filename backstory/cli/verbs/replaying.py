@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backstory.cli.session import progress, session_of
+from backstory.cli.session import Session, confirmed, progress, session_of
 
 if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
@@ -105,8 +106,18 @@ def run_tests(
     ] = None,
     times: Annotated[int, typer.Option(min=1, metavar="N", help="Run each file N times, and show how often.")] = 1,
     junit: Annotated[str | None, typer.Option(metavar="FILE", help="Also write the result as JUnit XML.")] = None,
+    from_fact: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="Make the test FILE of this fact, or of a commit: it shows the words and asks."
+        ),
+    ] = None,
+    rename: Annotated[
+        list[str] | None, typer.Option(metavar="OLD=NEW", help="With --from-fact: replace a name in all words.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="With --from-fact: do not ask for confirmation.")] = False,
 ) -> None:
-    """Test what a memory learns from conversations, in a scratch memory under today's rules. Writes nothing else.
+    """Test what a memory learns from conversations, in a scratch memory under today's rules.
 
     Exit 0 if all expectations hold, 1 if one does not, 2 if a file is wrong or a reply is missing.
 
@@ -118,6 +129,9 @@ def run_tests(
 
     session = session_of(ctx)
     session.check_home()
+    if from_fact is not None:
+        _make_test(session, from_fact, files or [], rename or [], yes=yes)
+        return
     result = run(files or (), home=session.home, config=session.config, record=record, times=times)
     if junit is not None:
         _write(Path(junit), as_junit(result))
@@ -127,6 +141,49 @@ def run_tests(
         session.answer(compare_with(result, Path(compare)), _compared_lines)
     if not result.ok:
         raise typer.Exit(1)
+
+
+def _make_test(session: Session, what: str, files: Sequence[str], renamed: Sequence[str], *, yes: bool) -> None:
+    """Write a test of a fact or a commit, after its words were shown."""
+    from backstory.cli.pages.answers import WrittenTest
+    from backstory.cli.pages.labels import counted
+    from backstory.cli.pages.page import page
+    from backstory.ledger.core.errors import UsageError
+    from backstory.memory_tests.incident import incident_of
+
+    if len(files) > 1:
+        raise UsageError(f"--from-fact makes one test: name one FILE, got {len(files)}")
+    if not yes and (session.as_json or not sys.stdin.isatty()):
+        raise UsageError(
+            "no erasure reaches the words of a test, and there is no terminal to show them and ask: pass --yes"
+        )
+    names = {}
+    for pair in renamed:
+        old, equals, new = pair.partition("=")
+        if not equals or not old:
+            raise UsageError(f"--rename must be OLD=NEW, such as Ada=Kim, got {pair!r}")
+        names[old] = new
+    with session.memory() as memory:
+        incident = incident_of(memory, what, Path(files[0]) if files else None, names)
+    incident.must_be_new()
+    if not session.as_json:
+        shown = page()
+        shown.line(("No erasure reaches these words once they are in a repository:", "bold yellow"))
+        for words in incident.words:
+            shown.quote(words)
+    if not yes and not confirmed(f"Write them into {counted(len(incident.files), 'file')}?"):
+        session.note("nothing was written")
+        raise typer.Exit(1)
+    incident.write()
+    for note in incident.notes:
+        session.note(note)
+    test = list(incident.files)[-1]
+    session.answer(
+        WrittenTest(test, tuple(incident.files), incident.words, incident.notes),
+        lambda page, written: page.line(
+            ("Wrote", "bold green"), f": {', '.join(written.files)}. Run `backstory test {test}`."
+        ),
+    )
 
 
 def _write(path: Path, data: bytes) -> None:
