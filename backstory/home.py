@@ -239,8 +239,9 @@ class Backstory:
     def watch(self, scope: Scope) -> bool:
         """Learn in the background from what was recorded in a memory by other processes, too.
 
-        A home learns from what it records itself, and from what is pending in a memory when it is first used. Call this
-        when another process may have recorded more; `backstory worker` does so for all memories.
+        A home learns from what it records itself, and from what is pending in the memories in use: it looks at them
+        once a minute. Call this for others in which another process may have recorded; `backstory worker` does so for
+        all.
 
         Args:
             scope: The memory, such as one of `owners`.

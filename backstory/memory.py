@@ -996,7 +996,7 @@ class MemoryHandle:
 
         Args:
             content: The fact.
-            category: preference, knowledge, context, behavior, goal or correction.
+            category: preference, knowledge, context, behavior, goal, correction, or a name of your own.
             confidence: From 0 to 1.
             valid_from: Since when it is true: a year, month, day or moment, such as 2026-03; the offset from UTC may
                 stand behind it. None: unknown.
@@ -1010,7 +1010,7 @@ class MemoryHandle:
             DuplicateFactError: A live fact says the same; the refusal is recorded.
             CapError: There is no room for it; the refusal is recorded.
             RefusedError: Another rule refuses a model's fact; the refusal is recorded.
-            UsageError: The text is empty, the category unknown, the confidence outside 0 to 1, or a time is none.
+            UsageError: The text or the category is empty, the confidence outside 0 to 1, or a time is none.
         """
         times = changing.GivenTimes(valid_from, valid_until, expires_at)
         return changing.add_fact(self._services, content, category, confidence, times)

@@ -57,6 +57,7 @@ policies = st.builds(
     consolidation_min_facts=st.integers(2, 3),
     consolidation_max_groups_per_cycle=st.integers(1, 2),
     consolidation_max_sources=st.integers(2, 3),
+    free_categories=st.sampled_from([True, True, False]),
 )
 waits = st.sampled_from([0, 0, 2, 2, 100])
 """Days until the next thing happens: often so many that facts are up for review."""

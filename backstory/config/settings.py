@@ -100,6 +100,7 @@ class Settings(BaseModel):
     gate_enabled: bool = True
     dedup_key: Literal["visible", "normalized", "casefold", "exact"] = "visible"
     said_again_share: float = Field(default=0.6, ge=0, le=1)
+    free_categories: bool = True
 
     fact_eviction_policy: Annotated[Literal["confidence", "hybrid"], BeforeValidator(_as_here)] = "confidence"
     eviction_confidence_weight: float = Field(default=0.65, ge=0, le=1)

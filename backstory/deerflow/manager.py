@@ -11,8 +11,9 @@ from pydantic import PrivateAttr
 from backstory.deerflow.config import read_backend_config
 from backstory.deerflow.hooks import HOOKS, read_hooks
 from backstory.deerflow.hosting import Hosting, scope_named
-from backstory.deerflow.memory import Document, HostedMemory, category_of, checked_document
+from backstory.deerflow.memory import Document, HostedMemory, checked_document
 from backstory.ledger.core.errors import CapError, ConfigError, DuplicateFactError, NotFoundError
+from backstory.ledger.core.policy import read_category
 
 try:
     from deerflow.agents.memory.manager import MemoryManager
@@ -138,13 +139,10 @@ class BackstoryMemoryManager(MemoryManager):
         agent_name: str | None = None,
         category: str | None = None,
     ) -> list[Document]:
-        """Return the facts most like a query, best first, in the form of the document.
-
-        An unknown category means `context`, as in `create_fact`.
-        """
+        """Return the facts most like a query, best first, in the form of the document."""
         if not query or not query.strip() or top_k <= 0:
             return []
-        kind = None if category is None else category_of(category)
+        kind = None if category is None else read_category(category)
         with translated():
             scope = scope_named(user_id, agent_name)
             with self._hosting.counted(scope, "search"):
@@ -222,7 +220,7 @@ class BackstoryMemoryManager(MemoryManager):
         Raises:
             ValueError: "content", "confidence" or "Duplicate fact"; or, in words for the agent, why it is refused.
         """
-        text, kind = _content(content), category_of(category)
+        text, kind = _content(content), read_category(category)
         stated = None if confidence is None else _confidence(confidence)
         with translated():
             memory = self._hosting.memory_to_change(scope_named(user_id, agent_name))
@@ -256,7 +254,7 @@ class BackstoryMemoryManager(MemoryManager):
             ValueError: "content", "confidence" or "Duplicate fact"; or, in words for the agent, why it may not do so.
         """
         text = None if content is None else _content(content)
-        kind = None if category is None else category_of(category)
+        kind = None if category is None else read_category(category)
         sure = None if confidence is None else _confidence(confidence)
         with translated():
             memory = self._hosting.memory_to_change(scope_named(user_id, agent_name))

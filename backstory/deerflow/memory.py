@@ -13,7 +13,7 @@ from backstory.descriptors import translate_verbs
 from backstory.ledger.core.errors import InputError, RefusedError
 from backstory.ledger.core.events import DOCUMENT_SECTIONS
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.core.policy import CATEGORIES
+from backstory.ledger.core.policy import same_category
 from backstory.ledger.core.summaries import thread_summaries
 from backstory.memory import MemoryHandle
 from backstory.operations.changing import import_document
@@ -70,7 +70,11 @@ class HostedMemory(MemoryHandle):
         ids = [hit.id for hit in self.search(query, top_k=top_k, category=category)]
         if not ids:
             part = query.strip().casefold()
-            holds = [f for f in facts.values() if category in (None, f.category) and part in f.content.casefold()]
+            holds = [
+                f
+                for f in facts.values()
+                if (category is None or same_category(category, f.category)) and part in f.content.casefold()
+            ]
             ids = [fact.id for fact in sorted(holds, key=lambda fact: -fact.confidence)[:top_k]]
         return [_plain(facts[fact_id]) for fact_id in ids if fact_id in facts]
 
@@ -169,12 +173,6 @@ def checked_document(document: object) -> CheckedDocument:
     if not isinstance(facts, list) or not all(isinstance(fact, Mapping) for fact in facts):
         raise InputError("memory_data.facts must be a list of objects")
     return CheckedDocument(facts, {key: value for key, value in document.items() if key != "facts"})
-
-
-def category_of(category: str) -> str:
-    """Map DeerFlow's free category to one of ours; unknown ones are `context`, as in an import."""
-    word = category.strip().casefold()
-    return word if word in CATEGORIES else "context"
 
 
 def _sections(memory: Memory, stated: Mapping[str, object]) -> dict[str, Document]:

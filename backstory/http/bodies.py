@@ -38,7 +38,13 @@ def _no_boolean(value: object) -> object:
 _Number = BeforeValidator(_no_boolean)
 _Thread = Annotated[str, Field(min_length=1, max_length=512, description="The conversation's id.", examples=["monday"])]
 _Category = Annotated[
-    str, Field(description="preference, knowledge, context, behavior, goal or correction.", examples=["preference"])
+    str,
+    Field(
+        min_length=1,
+        max_length=512,
+        description="preference, knowledge, context, behavior, goal, correction, or a name of your own.",
+        examples=["preference"],
+    ),
 ]
 _Confidence = Annotated[float, _Number, Field(ge=0, le=1, examples=[0.9])]
 _DryRun = Annotated[bool, Field(description="Only say what would change.")]

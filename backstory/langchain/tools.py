@@ -24,7 +24,7 @@ from backstory.projections.search.results import Hit
 from backstory.results import FactChange
 
 _NOT_NOW = "memory cannot be reached now: go on without it, and do not promise that anything was remembered"
-_CATEGORIES = ", ".join(CATEGORIES)
+_CATEGORIES = f"{', '.join(CATEGORIES)}, or a name of your own"
 _SURE = "How sure it is, from 0 to 1: high where the user said so, lower where you conclude it."
 _FROM = "Since when it is true, where that is known: 2026, 2026-03, 2026-03-05 or a moment."
 _UNTIL = "Until when it is true, to the end of that year, month or day."

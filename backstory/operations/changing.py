@@ -54,8 +54,8 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import stated_time
-from backstory.ledger.core.policy import CATEGORIES, PolicyValue, check_policy
-from backstory.ledger.core.sanitize import MAX_FACT, safe_text
+from backstory.ledger.core.policy import PolicyValue, check_policy, read_category
+from backstory.ledger.core.sanitize import MAX_FACT, MAX_NAME, safe_text
 from backstory.ledger.learning.sharing import deliver
 from backstory.ledger.log.writer import Writer
 from backstory.operations.services import ScopeServices, known_policy, live_fact
@@ -541,9 +541,10 @@ def _text(content: str) -> str:
 
 
 def _category(category: str) -> str:
-    if category not in CATEGORIES:
-        raise UsageError(f"the category must be one of {', '.join(CATEGORIES)}, got {category!r}")
-    return category
+    name = checks.text("category", category)
+    if not name.strip() or len(name) > MAX_NAME:
+        raise UsageError(f"a category is a name of 1 to {MAX_NAME} characters, such as preference, got {name[:40]!r}")
+    return read_category(name)
 
 
 def _confidence(confidence: float) -> float:

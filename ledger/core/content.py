@@ -70,6 +70,15 @@ def fact_texts(fact: Fact) -> tuple[str, ...]:
     return (fact.content,) if fact.source_error is None else (fact.content, fact.source_error)
 
 
+def all_fact_texts(fact: Fact) -> Iterator[str]:
+    """Yield the content of a fact, and its category if that is a free one.
+
+    A category is no text to look for elsewhere: other facts have the same one.
+    """
+    yield from fact_texts(fact)
+    yield from _category(fact.category)
+
+
 def turn_texts(turn: Turn) -> Iterator[str]:
     """Yield the content of a turn: its text, and the routing and metadata that the host sent with it."""
     yield turn.content
@@ -149,9 +158,15 @@ def _candidate_texts(candidate: Candidate) -> Iterator[str]:
 def texts_beside_fact(event: Event) -> Iterator[str]:
     """Yield the content of an event except that of its fact: all content, if the event has no fact."""
     match event:
-        case FactAdded() | FactRevised():
+        case FactAdded(fact=fact):
+            yield from _category(fact.category)
             yield from (value for key, value in event.proposed.items() if key not in _NAMES and isinstance(value, str))
-        case FactRemoved():
+        case FactRevised(before=before, after=after):
+            yield from _category(before.category)
+            yield from _category(after.category)
+            yield from (value for key, value in event.proposed.items() if key not in _NAMES and isinstance(value, str))
+        case FactRemoved(fact=fact):
+            yield from _category(fact.category)
             yield event.note or ""
             yield from event.labels.values()
         case SummaryUpdated():

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.core.kinds import DedupKey, Eviction
+from backstory.ledger.core.sanitize import MAX_NAME, clip
 
 CATEGORIES = ("preference", "knowledge", "context", "behavior", "goal", "correction")
-"""The categories of facts; any other category is stored as `context`, and the proposal keeps it as given."""
+"""The categories that the rules know by name. They treat any other, a free one, as `context`."""
 
 EVICTIONS: tuple[Eviction, ...] = ("confidence", "hybrid")
 """The rankings by which the cap evicts."""
@@ -30,7 +33,10 @@ class Policy(msgspec.Struct, frozen=True):
     what a model does not label as a lasting statement about the user. `dedup_key` is the mode that finds duplicates. A
     fact is due for review after its own lifetime, or after `staleness_age_days`. Facts of a category are merged if it
     has at least `consolidation_min_facts`. What a person took away comes back if a user's later turn has this share of
-    its content words, `said_again_share` (0 to 1; 0: always). Lifetimes and extensions are in days.
+    its content words, `said_again_share` (0 to 1; 0: always). With `free_categories` a fact keeps a category that is
+    not one of CATEGORIES; otherwise it becomes `context`. Lifetimes and extensions are in days.
+
+    A log that was written before a key existed is read with its default here. FIRST is what a new log begins with.
     """
 
     max_facts: int = 100
@@ -57,7 +63,14 @@ class Policy(msgspec.Struct, frozen=True):
     consolidation_max_groups_per_cycle: int = 3
     consolidation_max_sources: int = 8
     said_again_share: float = 0.6
+    free_categories: bool = False
 
+
+FIRST = Policy(free_categories=True)
+"""The policy of a new ledger, unless configured otherwise."""
+
+EARLIER: Mapping[str, PolicyValue] = MappingProxyType({"dedup_key": "normalized", "free_categories": False})
+"""Values that were the defaults of keys before those of FIRST; a ledger that has them still gets the new ones."""
 
 POLICY_KEYS = tuple(Policy.__struct_fields__)
 _WHOLE = {
@@ -84,7 +97,7 @@ _REAL = {
     "said_again_share": (0, 1),
 }
 _CHOICES = {"fact_eviction_policy": EVICTIONS, "dedup_key": DEDUP_KEYS}
-_SWITCHES = ("gate_enabled", "staleness_review_enabled", "consolidation_enabled")
+_SWITCHES = ("gate_enabled", "staleness_review_enabled", "consolidation_enabled", "free_categories")
 _WEIGHTS = ("eviction_confidence_weight", "eviction_confirmation_weight", "eviction_access_weight")
 
 
@@ -110,7 +123,7 @@ class PolicyKey(msgspec.Struct, frozen=True):
 
 def policy_key(key: str) -> PolicyKey:
     """Return what a policy key takes."""
-    default: PolicyValue = getattr(Policy(), key)
+    default: PolicyValue = getattr(FIRST, key)
     if key in _WHOLE:
         return PolicyKey(key, "integer", *_WHOLE[key], (), default)
     if key in _REAL:
@@ -148,3 +161,36 @@ def check_policy(policy: Policy) -> Policy:
     if not math.isclose(total, 1, abs_tol=1e-9):
         raise ConfigError(f"{', '.join(_WEIGHTS)} must add up to 1, got {total:g}")
     return policy
+
+
+# Categories.
+
+_OTHER = "context"
+"""The category of a fact that states none, and how the rules treat a category that they do not know."""
+
+
+def read_category(stated: str) -> str:
+    """Return a category as it is kept: without blanks around it, a known one in lower case, `context` for an empty one.
+
+    A free one that is too long is cut.
+    """
+    name = stated.strip()
+    if name.casefold() in CATEGORIES:
+        return name.casefold()
+    return clip(name, MAX_NAME) or _OTHER
+
+
+def kept_category(proposed: str, policy: Policy) -> str:
+    """Return the category that a fact gets: the proposed one, or `context` where the policy has no free categories."""
+    is_kept = proposed in CATEGORIES or (policy.free_categories and proposed)
+    return proposed if is_kept else _OTHER
+
+
+def rule_category(category: str) -> str:
+    """Return the category as which the rules treat one."""
+    return category if category in CATEGORIES else _OTHER
+
+
+def same_category(one: str, other: str) -> bool:
+    """Whether two categories are the same, whatever their case."""
+    return one == other or one.casefold() == other.casefold()

@@ -9,6 +9,7 @@ from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.content import (
     Phrases,
     Words,
+    all_fact_texts,
     fact_of,
     fact_texts,
     fact_texts_in,
@@ -322,5 +323,7 @@ def find_target(request: Erasure, memory: Memory, ledger: Walk) -> ErasureTarget
             pass
         case _:
             assert_never(request)
-    target.facts |= {fact.id for fact in memory.facts.values() if target.everything or target.says(fact_texts(fact))}
+    target.facts |= {
+        fact.id for fact in memory.facts.values() if target.everything or target.says(all_fact_texts(fact))
+    }
     return target

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from backstory.ledger.core.content import Words, fact_texts, turn_texts
+from backstory.ledger.core.content import Words, all_fact_texts, turn_texts
 from backstory.ledger.core.events import Redacted
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.erasure.digest import Seal
@@ -93,7 +93,7 @@ def words_in_staying_turns(target: ErasureTarget, transcript: Walk, turns: Evide
 def words_used(words: frozenset[str], memory: Memory, transcript: Walk) -> frozenset[str]:
     """Return those of some words that occur in a live fact of a memory or in a turn of its transcript."""
     left = Words(words)
-    texts = chain(map(fact_texts, memory.facts.values()), (turn_texts(turn.turn) for turn in turns_of(transcript)))
+    texts = chain(map(all_fact_texts, memory.facts.values()), (turn_texts(turn.turn) for turn in turns_of(transcript)))
     for each in texts:
         if not left:
             break

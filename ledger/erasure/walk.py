@@ -8,7 +8,7 @@ from typing import TypeAlias, assert_never
 import msgspec
 
 from backstory.ledger.core.commit import Commit
-from backstory.ledger.core.content import Words, fact_of, fact_texts, fact_texts_in
+from backstory.ledger.core.content import Words, all_fact_texts, fact_of, fact_texts_in
 from backstory.ledger.core.dedup import mark_key
 from backstory.ledger.core.events import (
     CandidateRejected,
@@ -237,7 +237,7 @@ class LedgerWalk:
         """Return the words of the target that occur in no fact that stays."""
         for fact in self._target.memory.facts.values():
             if self._target.stays(fact.id):
-                self._use(fact_texts(fact))
+                self._use(all_fact_texts(fact))
         return self._unused.all
 
 

@@ -18,7 +18,6 @@ from backstory.ledger.core.events import (
     Removal,
     Unread,
 )
-from backstory.ledger.core.policy import CATEGORIES
 from backstory.ledger.core.sanitize import MAX_CONTENT, clip
 from backstory.ledger.importing.document import read_document
 
@@ -73,7 +72,6 @@ def _is_unchanged(fact: NewFact, was: NewFact) -> bool:
     stated = msgspec.structs.replace(
         fact,
         place=was.place,
-        category=fact.category if fact.category in CATEGORIES else "context",
         at=fact.at or was.at,
         source=fact.source or was.source,
         by_hand=fact.by_hand or was.by_hand,

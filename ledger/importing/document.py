@@ -11,6 +11,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.events import SECTION_GROUPS, Candidate, NewFact, NewSummary, Unread
 from backstory.ledger.core.moments import parse_moment, spell_moment, stated_time
+from backstory.ledger.core.policy import read_category
 from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_FACT, MAX_NAME, bounded_name, clip, safe_json, whole_days
 
 _MAX_CONFIRMATIONS = 10**6
@@ -147,7 +148,7 @@ def fact_candidate(
     return NewFact(
         place=place,
         content=clip(read.content.strip(), MAX_CONTENT),
-        category=clip(read.category.strip().casefold(), MAX_NAME),
+        category=read_category(read.category),
         confidence=read.confidence if "confidence" in read.model_fields_set else confidence,
         source_error=clip(read.source_error, MAX_CONTENT) if read.source_error else None,
         expected_valid_days=read.expected_valid_days,

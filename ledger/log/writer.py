@@ -41,7 +41,7 @@ from backstory.ledger.core.errors import CapError, CorruptLogError, NotFoundErro
 from backstory.ledger.core.events import Access, Event, Redacted, Removal, TurnRange, TurnRestored, TurnSuperseded
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import spell_moment
-from backstory.ledger.core.policy import Policy, PolicyValue, check_policy
+from backstory.ledger.core.policy import EARLIER, FIRST, Policy, PolicyValue, check_policy
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import is_done_with
 from backstory.ledger.erasure.digest import sealing
@@ -69,8 +69,6 @@ _log = logging.getLogger(__name__)
 TURNS_PER_COMMIT = 200
 """How many turns of a delivery one commit holds at most, unless only a single commit lets it be recognised."""
 
-_EARLIER_KEY = "normalized"
-"""The default of `dedup_key` before `visible` was."""
 _MOST_OVERTAKEN = 4
 """How often another writer may be first before this one keeps all others off. A long thread is slow to read again."""
 
@@ -362,7 +360,7 @@ class Writer:
         Raises:
             ConfigError: a configured value is outside its range.
         """
-        return check_policy(msgspec.structs.replace(Policy(), **self._configured))
+        return check_policy(msgspec.structs.replace(FIRST, **self._configured))
 
     def must_stand(self, expected: str | None) -> None:
         """Refuse to go on if the ledger, as it was folded last, has another head than the caller has seen.
@@ -516,10 +514,13 @@ class Writer:
         return self._queue_and_fold(head, Cause(kind="policy", actor="configuration", heat=command.heat), at, events)
 
     def _configured_for(self, memory: Memory) -> dict[str, PolicyValue]:
-        """Return the configured values, and today's default of `dedup_key` where the ledger has the earlier one."""
-        if "dedup_key" in self._configured or {memory.configured.dedup_key, memory.policy.dedup_key} != {_EARLIER_KEY}:
-            return self._configured
-        return {**self._configured, "dedup_key": Policy().dedup_key}
+        """Return the configured values, and today's default of each key of which the ledger has the earlier one."""
+        today = {
+            key: getattr(FIRST, key)
+            for key, earlier in EARLIER.items()
+            if getattr(memory.configured, key) == getattr(memory.policy, key) == earlier
+        }
+        return {**today, **self._configured}
 
     def _queue_and_fold(self, head: Head, cause: Cause, at: str, events: tuple[Event, ...]) -> PendingCommit:
         pending = self._append(head, cause, at, events)

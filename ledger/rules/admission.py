@@ -24,7 +24,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.kinds import Rule, Sweep
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.core.policy import CATEGORIES
+from backstory.ledger.core.policy import kept_category
 from backstory.ledger.rules.fact_ids import given_id
 from backstory.ledger.rules.ranking import Ranking
 from backstory.ledger.rules.review import ends_later, is_past
@@ -228,7 +228,7 @@ def newborn(memory: Memory, candidate: NewFact, at: str, source: str) -> Fact:
     return Fact(
         id=given_id(seq, index, second=seq <= memory.named_ahead),
         content=candidate.content,
-        category=candidate.category if candidate.category in CATEGORIES else "context",
+        category=kept_category(candidate.category, memory.policy),
         confidence=candidate.confidence,
         created_at=candidate.at or at,
         source=candidate.source or source,

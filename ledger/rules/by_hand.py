@@ -18,6 +18,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.kinds import RemovalReason
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.policy import kept_category
 from backstory.ledger.rules.admission import Verdict, admit, admitted, newborn
 from backstory.ledger.rules.marks import erased_refusal, removed_by_hand
 from backstory.ledger.rules.ranking import Ranking
@@ -57,7 +58,7 @@ def edit_fact(memory: Memory, command: EditFact) -> list[LedgerEvent]:
     after = msgspec.structs.replace(
         before,
         content=before.content if edit.content is None else edit.content,
-        category=before.category if edit.category is None else edit.category,
+        category=before.category if edit.category is None else kept_category(edit.category, memory.policy),
         confidence=before.confidence if edit.confidence is None else edit.confidence,
         by_hand=before.by_hand or not command.by_model,
         **{name: stated or None for name in TIMES if (stated := getattr(edit, name)) is not None},
@@ -73,15 +74,16 @@ def edit_fact(memory: Memory, command: EditFact) -> list[LedgerEvent]:
     others = (fact for fact in memory.facts.values() if fact.id != before.id)
     if (holder := next((fact for fact in others if dedup_key(fact.content, mode) == key), None)) is not None:
         return [CandidateRejected(edit, "duplicate", f"{holder.id} already says this")]
-    unchanged = {
+    underivable = {
         name: value
         for name in EDITABLE
-        if (value := getattr(edit, name)) is not None and getattr(after, name) == getattr(before, name)
+        if (value := getattr(edit, name)) is not None
+        and (getattr(after, name) == getattr(before, name) or (name == "category" and value != after.category))
     }
     marked_after = (
         None if command.by_model or mark_key(after.content) == mark_key(before.content) else command.transcript
     )
-    return [FactRevised(before, after, "edited", edit.place, unchanged, marked_after)]
+    return [FactRevised(before, after, "edited", edit.place, underivable, marked_after)]
 
 
 def _screen_edit(memory: Memory, before: Fact, after: Fact) -> Verdict | None:

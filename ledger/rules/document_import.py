@@ -34,7 +34,7 @@ from backstory.ledger.core.events import (
     Unread,
 )
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.core.policy import CATEGORIES
+from backstory.ledger.core.policy import Policy, kept_category
 from backstory.ledger.core.sanitize import MAX_NAME
 from backstory.ledger.rules.admission import Newcomer, Verdict, admit, admitted, newborn, refusals_of
 from backstory.ledger.rules.fact_ids import commit_named, given_id, is_reserved
@@ -112,7 +112,7 @@ def _chosen(
             # A refused fact takes its id, too: under another policy the others have the same ids.
             live = memory.facts.get(candidate.id or "")
             fact = (
-                restated(live, candidate)
+                restated(live, candidate, memory.policy)
                 if live is not None and live.id not in taken
                 else imported(memory, candidate, command.at, ids)
             )
@@ -241,12 +241,12 @@ def imported(memory: Memory, candidate: NewFact, at: str, ids: ImportedIds) -> F
     return msgspec.structs.replace(fact, id=ids.take(candidate, fact.id))
 
 
-def restated(live: Fact, candidate: NewFact) -> Fact:
+def restated(live: Fact, candidate: NewFact, policy: Policy) -> Fact:
     """Return a live fact as a document states it; its id, birth, creation time and source stay."""
     return msgspec.structs.replace(
         live,
         content=candidate.content,
-        category=candidate.category if candidate.category in CATEGORIES else "context",
+        category=kept_category(candidate.category, policy),
         confidence=candidate.confidence,
         source_error=candidate.source_error,
         expected_valid_days=candidate.expected_valid_days,

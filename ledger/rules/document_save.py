@@ -90,7 +90,9 @@ def _saved(
                 fact = imported(memory, candidate, command.at, ids)
             else:
                 created, source = candidate.at or live.created_at, candidate.source or live.source
-                fact = msgspec.structs.replace(restated(live, candidate), created_at=created, source=source)
+                fact = msgspec.structs.replace(
+                    restated(live, candidate, memory.policy), created_at=created, source=source
+                )
             named.add(fact.id)
             if verdict is None:
                 saved.append((candidate, fact))

@@ -36,7 +36,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.kinds import Overtaking, RemovalReason, Rule
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.core.policy import Policy
+from backstory.ledger.core.policy import Policy, rule_category
 from backstory.ledger.rules.admission import (
     Admission,
     Newcomer,
@@ -142,11 +142,12 @@ def _merged(memory: Memory, candidate: Consolidation, command: Extract) -> Fact:
     index = FIRST_MERGED + int(candidate.place.rpartition("/")[2])
     latest = max(map(review_from, sources))
     days_left = min(lifetime(fact, memory.policy) - days_since(review_from(fact), latest) for fact in sources)
+    categories = {fact.category for fact in sources}
     errors = dict.fromkeys(fact.source_error for fact in sources if fact.source_error)
     return Fact(
         id=given_id(memory.seq + 1, index, second=memory.seq < memory.named_ahead),
         content=candidate.content,
-        category=sources[0].category,
+        category=categories.pop() if len(categories) == 1 else rule_category(sources[0].category),
         confidence=merged_confidence(candidate, sources),
         created_at=latest,
         source=command.thread,

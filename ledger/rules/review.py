@@ -10,7 +10,7 @@ from backstory.ledger.core.commands import RemoveFact
 from backstory.ledger.core.events import Fact, FactRemoved, Removal
 from backstory.ledger.core.memory import Memory, lapses
 from backstory.ledger.core.moments import ends
-from backstory.ledger.core.policy import Policy
+from backstory.ledger.core.policy import Policy, rule_category
 
 _DAY = timedelta(days=1)
 
@@ -42,7 +42,7 @@ def is_stale(fact: Fact, policy: Policy, at: str) -> bool:
     """Whether a fact is due for review: older than its lifetime, not entered by hand, not of a protected category."""
     return (
         not fact.by_hand
-        and fact.category not in policy.staleness_protected_categories
+        and rule_category(fact.category) not in policy.staleness_protected_categories
         and days_since(review_from(fact), at) > lifetime(fact, policy)
     )
 
@@ -87,7 +87,8 @@ def fragmented(memory: Memory) -> dict[str, list[Fact]]:
         return {}
     by_category: defaultdict[str, list[Fact]] = defaultdict(list)
     for fact in memory.in_order():
-        if not fact.by_hand and fact.category not in policy.staleness_protected_categories:
-            by_category[fact.category].append(fact)
+        category = rule_category(fact.category)
+        if not fact.by_hand and category not in policy.staleness_protected_categories:
+            by_category[category].append(fact)
     full = {name: facts for name, facts in by_category.items() if len(facts) >= policy.consolidation_min_facts}
     return dict(sorted(full.items(), key=lambda item: (-len(item[1]), item[0])))

@@ -24,7 +24,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import begins, ends
-from backstory.ledger.core.policy import Policy
+from backstory.ledger.core.policy import Policy, rule_category
 from backstory.ledger.core.sanitize import MAX_FACT, MAX_SUMMARY
 from backstory.ledger.rules.admission import Verdict
 from backstory.ledger.rules.marks import ERASED, is_withheld, removed_by_hand
@@ -197,8 +197,9 @@ class _Screening:
         if (verdict := self._reference(candidate.id)) is not None:
             return verdict
         fact = self._memory.facts[candidate.id]
-        if fact.category in self._policy.staleness_protected_categories:
-            return Verdict("not_due", f"facts of the category {fact.category} are never reviewed")
+        category = rule_category(fact.category)
+        if category in self._policy.staleness_protected_categories:
+            return Verdict("not_due", f"facts of the category {category} are never reviewed")
         if fact.id not in self._up_for_review() or not is_stale(fact, self._policy, self._command.at):
             return Verdict("not_due", "the fact was not up for review")
         return ending_verdict(fact, candidate) if isinstance(candidate, Removal) else None
@@ -229,15 +230,16 @@ class _Screening:
                 "sources", f"it names {named} sources; {_FEWEST_SOURCES} to {most} different ones are merged"
             )
         facts = [self._memory.facts[source] for source in candidate.sources]
-        categories = {fact.category for fact in facts}
+        categories = {rule_category(fact.category) for fact in facts}
         if len(categories) > 1:
             return Verdict("sources", f"its sources are of several categories: {', '.join(sorted(categories))}")
         if len({(fact.valid_from, fact.valid_until, fact.expires_at) for fact in facts}) > 1:
             return Verdict("sources", "its sources hold at different times")
         if self._full is None:
             self._full = fragmented(self._memory)
-        if facts[0].category not in self._full:
-            return Verdict("sources", f"the category {facts[0].category} is not up for merging")
+        (category,) = categories
+        if category not in self._full:
+            return Verdict("sources", f"the category {category} is not up for merging")
         if {dedup_key(fact.content, self._policy.dedup_key) for fact in facts} <= {
             dedup_key(candidate.content, self._policy.dedup_key)
         }:

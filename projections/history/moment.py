@@ -12,6 +12,7 @@ from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.content import folded
 from backstory.ledger.core.events import DOCUMENT_SECTIONS, Fact
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.policy import same_category
 from backstory.projections.history.history import Diff, Revision, SectionChange, entry
 
 FactOrder = Literal["born", "confidence", "content", "category"]
@@ -117,7 +118,7 @@ def matching(memory: Memory, query: FactQuery) -> Sequence[Fact]:
     """Return all facts that match a question, in its order."""
     found = memory.in_order()
     if query.category is not None:
-        found = [fact for fact in found if fact.category == query.category]
+        found = [fact for fact in found if same_category(fact.category, query.category)]
     if query.contains:
         wanted = folded(query.contains)
         found = [fact for fact in found if wanted in folded(fact.content)]

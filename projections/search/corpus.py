@@ -46,7 +46,7 @@ class FactFilter:
             self.put(fact)
 
     def _places(self, fact: Fact) -> Iterator[tuple[dict[str, dict[str, Fact]], str]]:
-        yield self._categories, fact.category
+        yield self._categories, fact.category.casefold()
         yield self._sources, fact.source
         yield self._days, fact.created_at[:_DAY]
 

@@ -8,7 +8,6 @@ import msgspec
 
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import Fact
-from backstory.ledger.core.policy import CATEGORIES
 from backstory.projections.search.corpus import LATEST, Facts, Turns
 from backstory.projections.search.lexical.lazy_filter import LazyFilter
 
@@ -22,7 +21,8 @@ SPACES = ("facts", "turns")
 class SearchFilters(msgspec.Struct, frozen=True):
     """Only what is of this category, of this thread, from `since` on and before `until`; None bounds nothing.
 
-    Of a fact the thread is its source and the time its creation. Make one with `SearchFilters.read`.
+    The category is casefolded. Of a fact the thread is its source and the time its creation. Make one with
+    `SearchFilters.read`.
     """
 
     category: str | None = None
@@ -37,15 +37,15 @@ class SearchFilters(msgspec.Struct, frozen=True):
         """Check what a search was asked to keep to; the times are as the logs spell them.
 
         Raises:
-            UsageError: there is no such place to search in, or no such category.
+            UsageError: there is no such place to search in, or the category has no name.
         """
         if within not in SPACES:
             raise UsageError(f"{within!r} cannot be searched; search within {' or '.join(SPACES)}")
         if category is not None and within != "facts":
             raise UsageError("only facts have a category: leave it out, or search within facts")
-        if category not in (None, *CATEGORIES):
-            raise UsageError(f"{category!r} is no category; they are {', '.join(CATEGORIES)}")
-        return cls(category, thread, since, until)
+        if category is not None and not category.strip():
+            raise UsageError("the category to search in has no name")
+        return cls(None if category is None else category.strip().casefold(), thread, since, until)
 
     def of_facts(self, facts: Facts) -> Collection[str] | None:
         """Return the ids of the facts that lie within; None where nothing is bounded."""
@@ -67,7 +67,7 @@ class SearchFilters(msgspec.Struct, frozen=True):
 
     def _holds(self, fact: Fact) -> bool:
         return (
-            (self.category is None or fact.category == self.category)
+            (self.category is None or fact.category.casefold() == self.category)
             and (self.thread is None or fact.source == self.thread)
             and (self.since is None or fact.created_at >= self.since)
             and (self.until is None or fact.created_at < self.until)

@@ -730,11 +730,11 @@ def test_changing_nothing_is_no_error_and_no_change(host):
         manager.update_fact("fact_9_9", user_id="ada")
 
 
-def test_a_category_that_is_none_of_ours_is_context(host):
+def test_a_category_is_kept_as_given_and_an_empty_one_is_context(host):
     manager = host.manager()
-    for category in ("personal", "", "  "):
+    for category, kept in (("Personal", "Personal"), ("", "context"), ("  ", "context")):
         document, _ = manager.create_fact(f"Fact {category!r}", category, user_id="ada")
-        assert document["facts"][-1]["category"] == "context"
+        assert document["facts"][-1]["category"] == kept
     document, _ = manager.create_fact("Other", " Preference ", user_id="ada")
     assert document["facts"][-1]["category"] == "preference"
 

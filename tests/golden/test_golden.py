@@ -23,7 +23,8 @@ from golden.make_v1 import (
 )
 from golden.make_v1_rules import LABELS, POLICY, RULES, RULES_DOCUMENT
 from golden.make_v1_rules import ledger as ledger_of_rules
-from golden.make_v2 import MARKS, MARKS_DOCUMENT, build
+from golden.make_v2 import MARKS, MARKS_DOCUMENT
+from golden.make_v2 import ledger as ledger_of_marks
 from golden.make_v3 import BERGEN, LEASE, OSLO, PARIS, TIMES, TIMES_DOCUMENT
 from golden.make_v3 import ledger as ledger_of_times
 
@@ -179,9 +180,15 @@ def test_what_the_rules_added_verifies(tmp_path: Path) -> None:
     assert verify(JsonlStore(tmp_path), Scope("bo")).problems == ()
 
 
-def test_the_marks_are_written_again_to_the_byte() -> None:
-    for path, data in build().items():
-        assert path.read_bytes() == data, path
+def test_the_marks_say_what_was_meant(tmp_path: Path) -> None:
+    place = tmp_path / "users/cy/ledger.jsonl"
+    place.parent.mkdir(parents=True)
+    shutil.copy(MARKS, place)
+    # Not to the byte: a policy that is written today has keys that came later.
+    for read, meant in zip(read_commits(JsonlStore(tmp_path), "users/cy/ledger"), ledger_of_marks(), strict=True):
+        assert (read.at, read.cause) == (meant.at, meant.cause)
+        for told, event in zip(read.events, meant.events, strict=True):
+            assert told == event or isinstance(told, Erased)
 
 
 def test_marks_are_replayed(tmp_path: Path) -> None:
@@ -225,7 +232,7 @@ def test_what_the_rules_added_says_what_was_meant(rules: list[Commit]) -> None:
     assert [(commit.at, commit.cause, commit.events) for commit in rules] == [
         (draft.at, draft.cause, draft.events) for draft in meant
     ]
-    later = {"said_again_share"}
+    later = {"said_again_share", "free_categories"}
     stated = {name: value for name, value in msgspec.structs.asdict(POLICY).items() if name not in later}
     assert all(value != getattr(Policy(), name) for name, value in stated.items())
 

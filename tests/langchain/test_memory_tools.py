@@ -104,7 +104,7 @@ def test_an_agent_is_named_as_its_memory_before_its_graph(bs):
     ("name", "arguments", "told"),
     [
         ("memory_add", {"content": "  "}, "fact is empty"),
-        ("memory_add", {"content": "x", "category": "gossip"}, "category must be"),
+        ("memory_add", {"content": "x", "category": " "}, "a category is a name"),
         ("memory_add", {"content": "x", "confidence": 7}, "from 0 to 1"),
         ("memory_add", {"content": "Ada lives in Oslo"}, "duplicate"),
         ("memory_update", {"fact_id": "fact_9_9", "content": "x"}, "no live fact"),
@@ -112,7 +112,7 @@ def test_an_agent_is_named_as_its_memory_before_its_graph(bs):
         ("memory_delete", {"fact_id": "nothing"}, "no live fact"),
         ("memory_why", {"fact_id": "fact_9_9"}, "no fact"),
         ("memory_search", {"query": "x", "limit": 0}, "top_k"),
-        ("memory_search", {"query": "x", "category": "gossip"}, "gossip"),
+        ("memory_search", {"query": "x", "category": " "}, "no name"),
     ],
 )
 def test_what_a_model_does_wrong_it_is_told_and_the_run_goes_on(bs, name, arguments, told):

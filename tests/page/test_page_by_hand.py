@@ -77,6 +77,16 @@ def test_a_fact_that_was_true_is_removed_as_ended(story: ThreadServer, window: W
     assert removed["reason"] == "ended"
 
 
+def test_a_fact_is_added_with_a_category_of_its_own(story: ThreadServer, window: Window) -> None:
+    shown = adding(window)
+    shown.get_by_label("Category").select_option("Another…")
+    expect(shown.get_by_role("button", name="Save")).to_be_disabled()
+    shown.get_by_label("Name of the category").fill("Diet")
+    shown.get_by_role("button", name="Save").click()
+    expect(shown.get_by_role("status")).to_contain_text("Saved.")
+    assert facts(story)["Ada likes Thai food"]["category"] == "Diet"
+
+
 def test_an_addition_is_undone_from_where_it_is_confirmed(story: ThreadServer, window: Window) -> None:
     shown = adding(window)
     shown.get_by_role("button", name="Save").click()

@@ -21,7 +21,7 @@ _Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Unt
 _Expires = Annotated[
     str | None, typer.Option("--expires", metavar="TIME", help="Until when it is to be remembered, to its end.")
 ]
-_CATEGORIES = "preference, knowledge, context, behavior, goal or correction"
+_CATEGORIES = "preference, knowledge, context, behavior, goal, correction, or a name of your own"
 
 
 def list_(
@@ -31,14 +31,11 @@ def list_(
 ) -> None:
     """List the facts in memory."""
     from backstory.cli.pages.tables import fact_table
-    from backstory.ledger.core.errors import UsageError
-    from backstory.ledger.core.policy import CATEGORIES
+    from backstory.ledger.core.policy import same_category
 
     session = session_of(ctx)
-    if category not in (None, *CATEGORIES):
-        raise UsageError(f"--category must be one of {', '.join(CATEGORIES)}, got {category!r}")
     with session.memory() as memory:
-        facts = [fact for fact in memory.facts() if category in (None, fact.category)]
+        facts = [fact for fact in memory.facts() if category is None or same_category(category, fact.category)]
     session.answer(facts, fact_table)
 
 

@@ -36,7 +36,7 @@ def search(
     ] = None,
     category: Annotated[
         str | None,
-        typer.Option(help="Only facts of this category: preference, knowledge, context, behavior, goal or correction."),
+        typer.Option(help="Only facts of this category, such as preference, correction or one of your own."),
     ] = None,
     within: Annotated[_Within, typer.Option("--in", help="What to search.")] = _Within.FACTS,
     thread: Annotated[str | None, typer.Option(help="Only results from this conversation.")] = None,

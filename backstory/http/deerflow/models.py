@@ -83,7 +83,7 @@ class StoredFact(Body):
 
     id: str = Field(description="The id of the fact")
     content: str = Field(description="The fact")
-    category: str = Field(description="preference, knowledge, context, behavior, goal or correction")
+    category: str = Field(description="preference, knowledge, context, behavior, goal, correction, or a free one")
     confidence: float = Field(description="How sure it is, from 0 to 1")
     created_at: str = Field(description="When it was learned, in ISO 8601")
     source: str = Field(description="The conversation it was learned from; `manual`, or `import`")
@@ -117,7 +117,10 @@ class ImportedFact(Body):
 
     id: str = Field(description="The id of the fact; kept unless another fact has or had it")
     content: str = Field(description="The fact")
-    category: str = Field(default="context", description="An unknown category becomes `context`")
+    category: str = Field(
+        default="context",
+        description="preference, correction and so on, or a name of your own",
+    )
     confidence: float = Field(default=0.5, strict=True, description="How sure it is; values outside 0 to 1 are clamped")
     created_at: str = Field(default="", description="When it was learned, in ISO 8601; now unless given")
     source: str = Field(
@@ -159,7 +162,10 @@ class NewFact(BaseModel):
     )
 
     content: str = Field(min_length=1, description="The fact")
-    category: str = Field(default="context", description="An unknown category becomes `context`")
+    category: str = Field(
+        default="context",
+        description="preference, correction and so on, or a name of your own",
+    )
     confidence: float = Field(default=0.5, ge=0.0, le=1.0, strict=True, description="How sure it is, from 0 to 1")
 
 
@@ -169,7 +175,7 @@ class FactPatch(BaseModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{"content": "Prefers spaces"}]})
 
     content: str | None = Field(default=None, min_length=1, description="The new text")
-    category: str | None = Field(default=None, description="The new category; an unknown one becomes `context`")
+    category: str | None = Field(default=None, description="The new category")
     confidence: float | None = Field(
         default=None, ge=0.0, le=1.0, strict=True, description="The new confidence, from 0 to 1"
     )

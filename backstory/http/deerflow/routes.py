@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from backstory.deerflow.memory import HostedMemory, category_of
+from backstory.deerflow.memory import HostedMemory
 from backstory.home import Backstory
 from backstory.http.access.callers import Caller, Right
 from backstory.http.deerflow.answers import DeerFlowRoute, answer_to, empty_content, unknown_fact
@@ -28,6 +28,7 @@ from backstory.http.deerflow.models import (
 )
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import BackstoryError, NotFoundError
+from backstory.ledger.core.policy import read_category
 from backstory.maintenance import replace_beyond_damage
 from backstory.projections.document.document import Document
 
@@ -194,7 +195,7 @@ async def create_fact(body: NewFact, request: Request) -> Response:
 
     def add() -> Document:
         memory = asked.memory(Right.WRITE)
-        memory.add_fact(_content(body.content), category_of(body.category), body.confidence)
+        memory.add_fact(_content(body.content), read_category(body.category), body.confidence)
         return memory.document()
 
     return _json(await _answered(add, "Failed to create memory fact."))
@@ -208,7 +209,7 @@ async def update_fact(fact_id: str, body: FactPatch, request: Request) -> Respon
     def change() -> Document:
         memory = asked.memory(Right.WRITE)
         content = None if body.content is None else _content(body.content)
-        category = None if body.category is None else category_of(body.category)
+        category = None if body.category is None else read_category(body.category)
         try:
             memory.change(fact_id, content, category, body.confidence)
         except NotFoundError as error:

@@ -8,6 +8,7 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import Field
 
+from backstory.ledger.core.policy import CATEGORIES
 from backstory.mcp.answering import current
 from backstory.mcp.budget import Budget, Reply, cut, quoted
 from backstory.mcp.tools.reading import FactId
@@ -15,7 +16,8 @@ from backstory.mcp.tools.results import FactResult
 from backstory.memory import MemoryHandle
 from backstory.results import FactChange
 
-Category: TypeAlias = Literal["preference", "knowledge", "context", "behavior", "goal", "correction"]
+Category: TypeAlias = Annotated[str, Field(min_length=1, max_length=100)]
+_KIND = f"What kind of fact it is: {', '.join(CATEGORIES)}, or a name of your own."
 Confidence: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 _SURE = "How sure it is, from 0 to 1: high where the user said so, lower where you conclude it."
 _FROM = "Since when it is true, where that is known: 2026, 2026-03, 2026-03-05 or a moment."
@@ -27,7 +29,7 @@ _CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempote
 
 async def memory_add(
     content: Annotated[str, Field(description="The fact: one full sentence that is understood by itself.")],
-    category: Annotated[Category, Field(description="What kind of fact it is.")] = "context",
+    category: Annotated[Category, Field(description=_KIND)] = "context",
     confidence: Annotated[Confidence, Field(description=_SURE)] = 0.7,
     *,
     valid_from: Annotated[str | None, Field(description=_FROM)] = None,

@@ -8,7 +8,6 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import Field
 
-from backstory.ledger.core.policy import CATEGORIES
 from backstory.mcp.answering import Answering, current
 from backstory.mcp.budget import Reply, cut, name_of, quoted
 from backstory.mcp.tools.results import (
@@ -38,7 +37,10 @@ Thread = Annotated[str | None, Field(description="Only what is from this convers
 
 async def memory_search(
     query: Annotated[str, Field(description="What to look for, in plain words.")],
-    category: Annotated[str | None, Field(description=f"Only facts of this category: {', '.join(CATEGORIES)}.")] = None,
+    category: Annotated[
+        str | None,
+        Field(description="Only facts of this category, such as preference."),
+    ] = None,
     limit: Annotated[int, Field(ge=1, le=_MOST_HITS, description="How many at most.")] = 10,
     within: Annotated[
         Literal["facts", "turns"],

@@ -18,7 +18,7 @@ from backstory.config.model_factory import as_model
 from backstory.config.settings import ModelSettings, Settings
 from backstory.config.value_ranges import bounds, kind_of
 from backstory.ledger.core.errors import ConfigError
-from backstory.ledger.core.policy import DEDUP_KEYS, EVICTIONS, POLICY_KEYS, Policy, check_policy
+from backstory.ledger.core.policy import DEDUP_KEYS, EVICTIONS, FIRST, POLICY_KEYS, check_policy
 from backstory.ledger.extraction.model import Prompt
 
 SECRET = "sk-very-secret-0123456789"  # noqa: S105 the secret that must not be told
@@ -84,6 +84,7 @@ SWITCHES = [
     "strict_user_scope",
     "shared_summaries",
     "gate_enabled",
+    "free_categories",
     "staleness_review_enabled",
     "consolidation_enabled",
 ]
@@ -144,6 +145,7 @@ DEFAULTS: dict[str, object] = {
     "staleness_protected_categories": ("correction",),
     "staleness_max_lifetime_multiplier": 20,
     "said_again_share": 0.6,
+    "free_categories": True,
     "staleness_max_extension_days": 3650,
     "consolidation_enabled": False,
     "consolidation_min_facts": 8,
@@ -589,7 +591,7 @@ def test_only_what_is_stated_is_policy() -> None:
 
 
 def test_configuration_and_ledger_have_the_same_defaults_and_ranges_that_agree() -> None:
-    policy = Policy()
+    policy = FIRST
     assert {key: getattr(policy, key) for key in POLICY_KEYS} == {key: DEFAULTS[key] for key in POLICY_KEYS}
     for key in POLICY_KEYS:
         for end in (*RANGES.get(key, ()), *CHOICES.get(key, ())):

@@ -72,8 +72,8 @@ def test_a_fact_has_deerflows_defaults(gateway: Gateway) -> None:
     assert (stored["category"], stored["confidence"]) == ("context", 0.5)
 
 
-@pytest.mark.parametrize(("stated", "stored"), [("workflow", "context"), (" Goal ", "goal"), ("", "context")])
-def test_a_category_that_memory_does_not_have_becomes_context(gateway: Gateway, stated: str, stored: str) -> None:
+@pytest.mark.parametrize(("stated", "stored"), [("workflow", "workflow"), (" Goal ", "goal"), ("", "context")])
+def test_a_category_is_kept_as_given_and_an_empty_one_is_context(gateway: Gateway, stated: str, stored: str) -> None:
     client = gateway.client()
     (added,) = client.post(FACTS, json={"content": "Runs", "category": stated}).json()["facts"]
     assert added["category"] == stored

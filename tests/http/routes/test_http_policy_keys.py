@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from served_home import CheckedClient, Json, user
 
-from backstory.ledger.core.policy import POLICY_KEYS, Policy
+from backstory.ledger.core.policy import FIRST, POLICY_KEYS
 
 ADA = user("ada")
 WEIGHTS = ("eviction_confidence_weight", "eviction_confirmation_weight", "eviction_access_weight")
@@ -26,7 +26,7 @@ def change(client: CheckedClient, **values: object) -> Json:
 
 def test_every_key_is_listed_once_in_the_order_of_the_policy(keys: dict[str, Json]) -> None:
     assert tuple(keys) == POLICY_KEYS
-    defaults = json.loads(msgspec.json.encode(Policy()))
+    defaults = json.loads(msgspec.json.encode(FIRST))
     assert {name: item["default"] for name, item in keys.items()} == defaults
 
 

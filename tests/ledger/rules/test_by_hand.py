@@ -73,10 +73,10 @@ REFUSALS: dict[str, tuple[Act, type[BackstoryError], str | None, list[str]]] = {
     ),
     "adding no text": (lambda m: m.add_fact("  "), UsageError, None, ["fact", "add", "  "]),
     "adding to no category": (
-        lambda m: m.add_fact("Swims", category="whim"),
+        lambda m: m.add_fact("Swims", category=" "),
         UsageError,
         None,
-        ["fact", "add", "Swims", "--category", "whim"],
+        ["fact", "add", "Swims", "--category", " "],
     ),
     "adding with no confidence": (
         lambda m: m.add_fact("Swims", confidence=1.1),

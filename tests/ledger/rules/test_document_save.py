@@ -247,7 +247,7 @@ def test_only_what_differs_is_told():
     ("field", "value", "differs"),
     [
         ("category", "goal", True),
-        ("category", "hobby", False),
+        ("category", "hobby", True),
         ("category", "Context", False),
         ("sourceError", "x", True),
         ("expectedValidDays", 9, True),

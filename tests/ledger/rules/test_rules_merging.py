@@ -12,7 +12,7 @@ import pytest
 from fakes import PATIENCE, Gate, ScriptedModel, exchange, open_home
 
 from backstory.ledger.core.events import DOCUMENT_SECTIONS, CandidateRejected, FactRemoved, SummaryUpdated, UpdateFailed
-from backstory.ledger.core.policy import Policy, PolicyValue
+from backstory.ledger.core.policy import FIRST, PolicyValue
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 
@@ -261,7 +261,7 @@ def test_misfire_an_extraction_in_flight_brings_a_cleared_memory_back(tmp_path: 
 
 
 def test_whatever_a_rule_refuses_is_found_again_by_asking_why_not(memory: MemoryHandle) -> None:
-    assert memory.policy().policy == Policy()
+    assert memory.policy().policy == FIRST
     learn(memory, newFacts=facts("Wants this one page in green", scope="task"))
     (refusal, *_) = memory.why_not("wants this page in green")
     assert (refusal.rule, refusal.content) == ("gate", "Wants this one page in green")

@@ -130,7 +130,7 @@ def test_found_is_a_sequence(memory: MemoryHandle) -> None:
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"category": "hobby"}, "preference, knowledge"),
+        ({"category": " "}, "has no name"),
         ({"category": "goal", "within": "turns"}, "only facts have a category"),
         ({"within": "threads"}, "facts or turns"),
         ({"since": "soon"}, "since must be a time.* got 'soon'"),

@@ -78,8 +78,13 @@ function Form({ scope, fact, given, onClose, onSaved, onRemove }) {
   const [start, setStart] = useState(fact);
   const [content, setContent] = useState(fact?.content ?? given);
   const [category, setCategory] = useState(fact?.category ?? "context");
+  const [own, setOwn] = useState(false);
   const [confidence, setConfidence] = useState(fact?.confidence ?? 0.9);
   const [times, setTimes] = useState(timesOf(fact));
+  const choose = (name) => {
+    setOwn(name === "");
+    setCategory(name);
+  };
   const changed = {
     ...(content.trim() !== start?.content && { content: content.trim() }),
     ...(category !== start?.category && { category }),
@@ -94,7 +99,7 @@ function Form({ scope, fact, given, onClose, onSaved, onRemove }) {
   const takeOver = (now) => {
     setStart(now);
     setContent(now.content);
-    setCategory(now.category);
+    choose(now.category);
     setConfidence(now.confidence);
     setTimes(timesOf(now));
   };
@@ -113,12 +118,16 @@ function Form({ scope, fact, given, onClose, onSaved, onRemove }) {
     <p class="hint" id=${hint}>${t(start ? "editHint" : "addHint")}</p>
     <label class="field">
       <span>${t("category")}</span>
-      <select value=${category} onChange=${(event) => setCategory(event.target.value)}>
-        ${[...new Set([...CATEGORIES, category])].map(
-          (name) => html`<option value=${name} selected=${name === category}>${Object.hasOwn(common.en, name) ? named(name) : name}</option>`,
+      <select value=${own ? "" : category} onChange=${(event) => choose(event.target.value)}>
+        ${[...new Set([...CATEGORIES, start?.category ?? "context"])].map(
+          (name) => html`<option value=${name} selected=${!own && name === category}>${Object.hasOwn(common.en, name) ? named(name) : name}</option>`,
         )}
+        <option value="" selected=${own}>${t("ownCategory")}</option>
       </select>
     </label>
+    ${own && html`<label class="field"><span>${t("categoryName")}</span>
+      <input type="text" dir="auto" required maxlength="512" value=${category} onInput=${(event) => setCategory(event.target.value)} />
+    </label>`}
     <div class="field">
       <span><label for=${slider}>${t("confidence")}</label> <output for=${slider}>${decimal(confidence)}</output></span>
       <input id=${slider} type="range" min="0" max="1" step="0.01" value=${confidence} onInput=${(event) => setConfidence(Number(event.target.value))} />
@@ -135,7 +144,7 @@ function Form({ scope, fact, given, onClose, onSaved, onRemove }) {
       ${start && html`<button type="button" class="danger" onClick=${onRemove}>${t("removeThis")}</button>`}
       <span class="spring"></span>
       <button type="button" onClick=${onClose}>${t("cancel")}</button>
-      <button type="submit" class="primary" disabled=${busy || same || !content.trim()}>${t(busy ? "working" : "save")}</button>
+      <button type="submit" class="primary" disabled=${busy || same || !content.trim() || !category.trim()}>${t(busy ? "working" : "save")}</button>
     </footer>
   </form>`;
 }
