@@ -61,7 +61,7 @@ def test_a_rule_that_is_switched_off_is_caught(story: Path, monkeypatch: pytest.
 
 
 def test_a_category_that_is_taken_away_is_caught(story: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "CATEGORIES", ("knowledge", "context"))
+    monkeypatch.setattr(admission, "kept_category", lambda _, policy: "context")
     assert failing(story) == ['remembers holds: "vegetarian", category: "preference"']
 
 
