@@ -159,13 +159,34 @@ class _History:
                         known[one.seq] = one
                         waiting.append(one)
         self.updates = [known[seq] for seq in sorted(known)]
-        self.seqs = {one.seq: number for number, one in enumerate(self.updates, _FIRST_UPDATE)}
+        self.seqs = _seqs(memory, self.updates)
         self.turns = [_turns(memory, one) for one in self.updates]
 
     def renamed(self, fact_id: str) -> str:
         """Return the id that a fact gets when only these updates are made."""
         seq = commit_named(fact_id)
         return f"fact_{self.seqs[seq]}_{fact_id.split('_', 2)[2]}" if seq in self.seqs else fact_id
+
+
+def _seqs(memory: MemoryHandle, updates: Sequence[LogEntry]) -> dict[int, int]:
+    """Return the commit that each update gets when only these are made.
+
+    Before an update there may be one in which facts expire. It counts where it is about a fact of these updates.
+    """
+    known = {one.seq for one in updates}
+    expiries = [
+        one.seq
+        for one in memory.log(since=updates[0].seq)
+        if one.cause.kind == "expiry"
+        and any(isinstance(event, FactRemoved) and event.fact.seq in known for event in one.events)
+    ]
+    seqs: dict[int, int] = {}
+    seq, before = _FIRST_UPDATE - 1, 0
+    for update in updates:
+        seq += 2 if any(before < expiry < update.seq for expiry in expiries) else 1
+        seqs[update.seq] = seq
+        before = update.seq
+    return seqs
 
 
 def _adds(entry: LogEntry, fact_id: str) -> bool:

@@ -119,3 +119,16 @@ def test_an_update_that_fails_is_noted_and_changes_nothing(files) -> None:
     result = files.run({"never": "Oslo"})
     assert (result.ok, result.failed) == (True, 1)
     assert "the update of thread monday failed" in result.notes[0]
+
+
+def test_a_fact_is_forgotten_when_its_time_is_over(files) -> None:
+    reply = {"newFacts": [{"content": "User is in Rome", "confidence": 0.9, "validUntil": "2026-03-03"}]}
+    files.rows("replies.jsonl", {"thread_id": "monday", "reply": reply}, files.replies[1])
+    result = files.run(
+        {"remembers": "in Rome", "at": "monday"},
+        {"forgets": "in Rome"},
+        {"context": {"lacks": "Rome"}},
+        {"remembers": "Rome"},
+    )
+    assert [one.ok for one in result.expectations] == [True, True, True, False]
+    assert result.expectations[3].why == 'commit 3 removed "User is in Rome" (ended)'

@@ -16,6 +16,7 @@ from backstory.ledger.core.commands import candidates_of
 from backstory.ledger.core.errors import InputError, NotFoundError
 from backstory.memory import MemoryHandle
 from backstory.memory_tests.incident import Incident, incident_of
+from backstory.memory_tests.replay import ScratchClock
 from backstory.memory_tests.run import FileResult, run_tests
 
 PACKAGED = Path(extraction.__file__).parent / "prompts"
@@ -125,7 +126,12 @@ def test_a_fact_that_lives_is_remembered_and_one_that_was_true_once_is_forgotten
 
 
 def test_every_kind_of_item_is_replayed_as_it_was(memory: MemoryHandle, files) -> None:
-    learn(memory, "a", "Tea, and bread.", newFacts=[fact(f"Likes {what}") for what in ("tea", "bread", "rye", "jam")])
+    learn(
+        memory,
+        "a",
+        "Tea, and bread.",
+        newFacts=[fact(f"Likes {what}") for what in ("tea", "bread", "rye", "jam", "ham")],
+    )
     learn(
         memory,
         "b",
@@ -137,6 +143,7 @@ def test_every_kind_of_item_is_replayed_as_it_was(memory: MemoryHandle, files) -
             fact("Maybe", confidence=0.1),
         ],
         factsToRemove=[{"id": "fact_2_1", "reason": "no", "replacementFactIndex": 0}],
+        factsToEnd=[{"id": "fact_2_4", "validUntil": "2026-02-01", "reason": "vegan now"}],
         factsToReinforce=[{"id": "fact_2_0"}],
         staleFactsToExtend=[{"id": "fact_2_0", "extendByDays": 5}],
         factsToConsolidate=[{"sourceIds": ["fact_2_2", "fact_2_3"], "consolidated": {"content": "Likes breakfast"}}],
@@ -152,6 +159,30 @@ def test_every_kind_of_item_is_replayed_as_it_was(memory: MemoryHandle, files) -
         again.extract(rows)
         for ours, theirs in zip(again.log(limit=2), memory.log(limit=2), strict=True):
             assert candidates_of(ours.events) == candidates_of(theirs.events)
+
+
+def test_a_fact_that_expired_meanwhile_counts_for_the_ids(tmp_path: Path, files) -> None:
+    clock = ScratchClock()
+    with Backstory.open(tmp_path / "home", clock=clock, background=False) as bs:
+        memory = bs.memory("ada")
+        rome = fact("Is in Rome", validUntil="2026-02-02")
+        learn(memory, "a", "In Rome for a day.", newFacts=[rome, fact("Likes tea")])
+        clock.move("2026-02-05T00:00:00Z")
+        learn(memory, "b", "And jam.", newFacts=[fact("Likes jam")], factsToReinforce=[{"id": "fact_2_1"}])
+        clock.move("2026-02-06T00:00:00Z")
+        learn(memory, "c", "No jam.", factsToRemove=[{"id": "fact_4_0", "reason": "no jam"}])
+        assert [one.cause.kind for one in memory.log()] == [
+            "extraction",
+            "extraction",
+            "expiry",
+            "extraction",
+            "genesis",
+        ]
+        memory.revert(5)
+        incident = made(memory, "fact_4_0")
+    assert expectations(incident) == [{"remembers": "Likes jam"}]
+    verdict = run(incident).expectations[0]
+    assert (verdict.ok, "no jam" in verdict.why) == (False, True)
 
 
 def test_a_reply_of_a_model_is_kept_for_its_prompt(tmp_path: Path, files, monkeypatch: pytest.MonkeyPatch) -> None:
