@@ -90,7 +90,7 @@ $(LIVE_READY):
 	touch $@
 
 live: $(READY) $(LIVE_READY)  ## the whole path against a real local model server: LIVE_DATA=conversation.jsonl
-	@$(BIN)/python -m benchmarks.live --live $(LIVE) --data $(LIVE_DATA) $(LIVE_OPTIONS)
+	@$(BIN)/python -m benchmarks.live --live $(LIVE) --data $(LIVE_DATA) --test benchmarks/live/live.test.yaml $(LIVE_OPTIONS)
 
 clean:  ## throw the environment and all caches away
 	rm -rf $(VENV) $(LIVE) $(STORY) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

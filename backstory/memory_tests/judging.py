@@ -11,6 +11,7 @@ from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.content import folded
 from backstory.ledger.core.errors import InputError, NotFoundError, UsageError
 from backstory.ledger.core.events import Candidate, CandidateRejected, Fact, FactAdded, FactRemoved, FactRevised
+from backstory.ledger.core.policy import same_category
 from backstory.memory_tests.file import KINDS, Context, Count, Expectation, Kind, Match, Refused
 from backstory.memory_tests.likeness import Likeness
 from backstory.memory_tests.replay import Replay
@@ -273,7 +274,7 @@ class Judge:
 
     def _fits(self, match: Match | Count, one: Fact | Candidate) -> bool:
         content = one.content if isinstance(one, Fact) else content_of(one)
-        if match.category is not None and getattr(one, "category", None) != match.category:
+        if match.category is not None and not same_category(getattr(one, "category", None) or "", match.category):
             return False
         if match.tag is not None and match.tag not in getattr(one, "tags", ()):
             return False

@@ -89,6 +89,7 @@ class Replay:
 def settings_of(loaded: Loaded, overrides: Mapping[str, object]) -> dict[str, object]:
     """Return the settings of a scratch home: those that are configured, with the policy of a test over them."""
     stated = {key: getattr(loaded.settings, key) for key, origin in loaded.origin.items() if origin != "default"}
+    stated.pop("model", None)
     return {**stated, **overrides, **_ALONE}
 
 

@@ -24,6 +24,7 @@ from backstory import Backstory
 from backstory.cli.inputs import read_conversation
 from backstory.ledger.core.errors import BackstoryError, InputError, UsageError
 from backstory.ledger.core.scope import Scope
+from backstory.memory_tests.run import FileResult, run_tests
 from benchmarks.live.options import PROMPTS, Options, parse
 from benchmarks.live.report import Report, Update, report_of, rows
 from benchmarks.live.server import NAME, Server, ServerError, command, free_port
@@ -97,6 +98,23 @@ def play(
     )
 
 
+def tested(options: Options, address: str) -> FileResult | None:
+    """Run a memory test with the model's replies, in the shortest prompts; None where none is named.
+
+    Raises:
+        InputError: the model gave no reply, or the file is wrong.
+    """
+    if options.test is None:
+        return None
+    with Wire(address, options.max_tokens, options.patience) as wire:
+        config = {
+            "model": {"model": NAME, "base_url": wire.address, "temperature": options.temperature},
+            "prompts_dir": str(PROMPTS["short"]),
+            "max_attempts": _ATTEMPTS,
+        }
+        return run_tests([options.test], config=config).files[0]
+
+
 def verified_by_another(home: Path, user: str | None) -> bool:
     """Have another process read everything that was written."""
     whose = [] if user is None else ["--user", user]
@@ -142,10 +160,19 @@ def run(options: Options, console: Console) -> int:
         for number, name in enumerate(options.prompts, 1):
             until = start + number * share
             reports[name] = play(options, address, folder / name, PROMPTS[name], progress, until=until)
+        test = tested(options, address)
     console.print(compare(options, reports))
     for name, report in reports.items():
         for detail in report.details:
             console.print(f"{name}: failed: {detail[:200]}", markup=False, highlight=False)
+    if test is not None:
+        held = sum(verdict.ok for verdict in test.expectations)
+        console.print(
+            f"memory test {test.file}: {test.asked} replies asked for, {test.updates} updates ({test.failed} failed), "
+            f"{held} of {len(test.expectations)} expectations hold",
+            markup=False,
+            highlight=False,
+        )
     return 0 if all(report.passed for report in reports.values()) else 1
 
 

@@ -35,6 +35,8 @@ class Options(msgspec.Struct, frozen=True):
     patience: float = 110.0
     minutes: float = 8.0
     home: Path | None = None
+    test: Path | None = None
+    """A memory test to run in the end; its replies come from the model."""
 
 
 def parse(arguments: Sequence[str]) -> Options:
@@ -57,6 +59,7 @@ def parse(arguments: Sequence[str]) -> Options:
     add("--gguf", type=Path, help="another model's file")
     add("--address", help="a server that runs already, as http://127.0.0.1:8080/v1; none is started then")
     add("--home", type=Path, help="keep the memory here, to look at; else it is gone afterwards")
+    add("--test", type=Path, help="a memory test to run in the end; its replies come from the model")
     given = vars(parser.parse_args(arguments))
     given["prompts"] = tuple(PROMPTS) if given["prompts"] == "both" else (given["prompts"],)
     return Options(**given)

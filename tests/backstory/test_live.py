@@ -306,6 +306,20 @@ def test_past_its_time_it_asks_about_the_first_thread_alone_and_the_others_stay_
     assert table["turns not asked about"] == "4"
 
 
+@pytest.mark.slow
+def test_a_memory_test_is_run_in_the_end_with_the_replies_of_the_model(tmp_path):
+    data = file_of(tmp_path, *({"thread_id": "t1", **message} for message in exchange("tea")))
+    file = tmp_path / "tea.test.yaml"
+    file.write_text("conversations: [talk.jsonl]\nexpect: [{remembers: drinks tea}, {remembers: coffee}]\n")
+    with MisbehavingServer(completion(reply("Ada drinks tea")), repeat=True) as server:
+        options = Options(data=data, address=server.base_url, prompts=("packaged",), test=file)
+        with (tmp_path / "out").open("w") as out:
+            assert live.run(options, Console(file=out, width=160)) == 0
+    assert len(server.requests) == 2
+    printed = " ".join((tmp_path / "out").read_text().split())
+    assert printed.endswith("1 replies asked for, 1 updates (0 failed), 1 of 2 expectations hold")
+
+
 def _cells(printed: str) -> list[list[str]]:
     return [line.split("│") for line in printed.splitlines() if line.startswith("│")]
 

@@ -60,7 +60,7 @@ def test_it_tells_the_story_and_says_that_it_is_recorded(tmp_path: Path) -> None
         "$ backstory --user ada test incident.test.yaml",
         'FAILS  never "Ada is no longer allergic to peanuts"',
         "$ backstory --user ada test ada.test.yaml",
-        "9 expectations: all hold.",
+        "10 expectations: all hold.",
     ]
     places = [out.index(part) for part in parts]
     assert places == sorted(places)

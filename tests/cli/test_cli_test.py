@@ -199,7 +199,8 @@ def test_the_rules_of_the_configuration_and_of_the_environment_hold(
 ) -> None:
     file = written(tested, {"remembers": "tea"})
     config = tested.folder / "rules.yaml"
-    config.write_text("memory: {fact_confidence_threshold: 0.2}\n")
+    model = "{model: some, base_url: 'http://127.0.0.1:9/v1'}"
+    config.write_text(f"memory: {{fact_confidence_threshold: 0.2, model: {model}, storage_path: elsewhere}}\n")
     tested.run("--config", config, "test", file)
     monkeypatch.setenv("BACKSTORY_FACT_CONFIDENCE_THRESHOLD", "0.1")
     tested.run("test", file)

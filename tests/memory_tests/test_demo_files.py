@@ -11,7 +11,6 @@ import pytest
 
 from backstory.cli import demo
 from backstory.ledger.core.errors import InputError
-from backstory.ledger.rules import admission
 from backstory.memory_tests.run import FileResult, run_tests
 
 CLI = Path(demo.__file__).parent
@@ -61,8 +60,8 @@ def test_a_rule_that_is_switched_off_is_caught(story: Path, monkeypatch: pytest.
 
 
 def test_a_category_that_is_taken_away_is_caught(story: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "kept_category", lambda _, policy: "context")
-    assert failing(story) == ['remembers holds: "vegetarian", category: "preference"']
+    monkeypatch.setenv("BACKSTORY_FREE_CATEGORIES", "false")
+    assert failing(story) == ['remembers like: "has a dog", category: "pets"']
 
 
 def test_another_category_in_a_reply_is_caught(story: Path) -> None:
