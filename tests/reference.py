@@ -69,7 +69,12 @@ def _text(node: ast.expr | None) -> str:
 
 
 def methods(kind: type) -> Iterator[tuple[str | None, str]]:
-    """Yield the section comments of a class, each as a title, and a line for each public member."""
+    """Yield the section comments of a class and of its parts, each as a title, and a line for each public member."""
+    for part in kind.__mro__[:-1]:
+        yield from _own_methods(part)
+
+
+def _own_methods(kind: type) -> Iterator[tuple[str | None, str]]:
     source = inspect.getsource(kind)
     tree = ast.parse(source).body[0]
     assert isinstance(tree, ast.ClassDef)

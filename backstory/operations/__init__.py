@@ -1,1 +1,1 @@
-"""Operations on a memory, as functions. May import the ledger, projections, `outbox` and `witness`."""
+"""Operations on a memory, the parts of its handle. May import the ledger, projections, `outbox` and `witness`."""

@@ -7,24 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backstory.descriptors import translate_verbs
 from backstory.ledger.core.commands import ImportDocument, SaveDocument
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.errors import ConflictError
 from backstory.ledger.core.events import Candidate
-from backstory.operations.services import ScopeServices
+from backstory.operations.services import Operations
 from backstory.projections.document.document import Document, document_of
 
 _BY_ITSELF = ("genesis", "policy")
 """Kinds of commit that no use of a memory leads to."""
 
 
-@translate_verbs
-class DocumentAccess:
+class DocumentAccess(Operations):
     """What a host's own bookkeeping needs of a memory; get it from `MemoryHandle.own`."""
-
-    def __init__(self, services: ScopeServices) -> None:
-        self._services = services
 
     def document(self) -> Document:
         """Return the document of this memory alone."""

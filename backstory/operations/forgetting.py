@@ -6,12 +6,16 @@ import contextlib
 from collections.abc import Sequence
 from functools import partial
 
+from backstory import checks
+from backstory.aio import in_thread
 from backstory.ledger.core.content import Words
-from backstory.ledger.core.errors import NotFoundError, StoreError
+from backstory.ledger.core.errors import NotFoundError, StoreError, UsageError
 from backstory.ledger.core.events import SummariesReceived, SummaryUpdated
+from backstory.ledger.core.sanitize import safe_text
 from backstory.ledger.erasure.requests import (
     Erasure,
     ForgetEverything,
+    ForgetFact,
     ForgetMatching,
     ForgetShared,
     ForgetThread,
@@ -21,11 +25,11 @@ from backstory.ledger.erasure.transcript import words_used
 from backstory.ledger.learning.sharing import try_to_deliver
 from backstory.ledger.log.commits import read_durable_commits
 from backstory.ledger.log.writer import Writer
-from backstory.operations.services import ScopeServices
+from backstory.operations.services import Operations, ScopeServices
 from backstory.results import ErasedContent, Forgotten
 
 
-def forget(services: ScopeServices, request: Erasure, *, dry_run: bool) -> Forgotten:
+def _forget_what(services: ScopeServices, request: Erasure, *, dry_run: bool) -> Forgotten:
     """Erase what is asked for from the memory of one scope; see `MemoryHandle.forget`.
 
     Where agents share their user's sections, what these say of it is erased from the user's other memories, too.
@@ -120,12 +124,12 @@ def _erase_elsewhere(services: ScopeServices, what: ForgetShared, *, dry_run: bo
     return plans
 
 
-def forget_everything(services: ScopeServices, *, dry_run: bool) -> Forgotten:
+def _forget_everything(services: ScopeServices, *, dry_run: bool) -> Forgotten:
     """Empty all logs of a user, the agents' first, so that an interrupted call can be repeated."""
     services.must_stand()
     alone = services.scope.user is None or services.scope.agent is not None
     if services.shares and alone:
-        return forget(services, ForgetEverything(), dry_run=dry_run)
+        return _forget_what(services, ForgetEverything(), dry_run=dry_run)
     plans: list[Plan] = []
     seq: int | None = None
     for writer in (*(() if alone else services.agents()), services.writer):
@@ -184,3 +188,58 @@ def _forgotten(plans: Sequence[Plan], seq: int | None) -> Forgotten:
         tuple(sharing for plan in plans for sharing in plan.also),
         seq,
     )
+
+
+class Forgetting(Operations):
+    """What erases content for good; see `MemoryHandle`."""
+
+    # Erasing.
+
+    def forget(
+        self,
+        fact_id: str | None = None,
+        *,
+        thread_id: str | None = None,
+        matching: str | None = None,
+        everything: bool = False,
+        with_evidence: bool = False,
+        dry_run: bool = False,
+    ) -> Forgotten:
+        """Erase content for good, from both logs and everything derived from them: one of four things at a time.
+
+        Words that nothing else uses go from sections and refusals, too.
+
+        Args:
+            fact_id: A fact, live or gone, by its full id.
+            thread_id: A conversation, and what was learned from it.
+            matching: Everything that holds this text, in any case and Unicode form.
+            everything: All of it; for a user, also what the user's agents remember.
+            with_evidence: With a fact, erase also the turns it was learned from.
+            dry_run: Write nothing.
+
+        Returns:
+            What is erased; `also` lists what was learned from the same turns and stays.
+
+        Raises:
+            UsageError: Not exactly one of the four is given, or the text is empty.
+            NotFoundError: There is nothing of that to erase.
+            StoreError: Deliveries in the outbox cannot be recorded, so they cannot be searched.
+        """
+        if sum((fact_id is not None, thread_id is not None, matching is not None, everything)) != 1:
+            raise UsageError("say what to forget, and one thing at a time: a fact, a thread, a text, or everything")
+        if with_evidence and fact_id is None:
+            raise UsageError("with_evidence is about a fact: name one, or forget the whole thread")
+        services = self._services
+        if everything:
+            return _forget_everything(services, dry_run=dry_run)
+        request: Erasure
+        if fact_id is not None:
+            named = services.fact_id(services.writer, checks.text("fact_id", fact_id), whole=True)
+            request = ForgetFact(named, with_evidence)
+        elif thread_id is not None:
+            request = ForgetThread(safe_text(checks.text("thread_id", thread_id)))
+        else:
+            request = ForgetMatching(safe_text(checks.text("matching", matching)))
+        return _forget_what(services, request, dry_run=dry_run)
+
+    aforget = in_thread(forget)

@@ -6,9 +6,13 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
-from backstory.descriptors import translate_verbs
+import msgspec
+
+from backstory import checks
+from backstory.aio import in_thread
+from backstory.checks import Unreadable
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import KeyReusedError, LockTimeoutError, UsageError, WrongExpectedVersionError
 from backstory.ledger.core.events import Event, Turn, TurnRecorded, TurnSuperseded
@@ -18,24 +22,20 @@ from backstory.ledger.threads.told import Place, Told
 from backstory.ledger.threads.turn_dedup import Mode
 from backstory.ledger.threads.turn_match import Said, spoken_in
 from backstory.operations import conversations
-from backstory.operations.services import NO_MODEL_HERE, ScopeServices
+from backstory.operations.services import NO_MODEL_HERE, Operations
 from backstory.projections.index.keyed_commits import delivered
 from backstory.results import RecordResult
 
 if TYPE_CHECKING:
-    from backstory.ledger.messages import Kept
+    from backstory.ledger.messages import KeepHidden, Kept
 
 _log = logging.getLogger(__name__)
 _warned: set[Path] = set()
 """The homes whose recorded turns nothing will extract, as far as a warning said so in this process."""
 
 
-@translate_verbs
-class Intake:
+class Intake(Operations):
     """Takes in messages that were read before, for callers that had to wait; get it from `MemoryHandle.intake`."""
-
-    def __init__(self, services: ScopeServices) -> None:
-        self._services = services
 
     def take_in(
         self,
@@ -187,3 +187,59 @@ def _warn_without_model(folder: Path) -> None:
             folder,
             NO_MODEL_HERE,
         )
+
+
+class Recording(Operations):
+    """What records conversations; see `MemoryHandle`."""
+
+    # Recording.
+
+    def record(
+        self,
+        thread: str,
+        messages: Iterable[object],
+        *,
+        mode: Mode = "conversation",
+        immediate: bool = False,
+        keep_hidden: KeepHidden | None = None,
+        on_unreadable: Unreadable | None = None,
+    ) -> RecordResult:
+        """Record what is new of a conversation. It is durable on return and is extracted after the debounce.
+
+        A user's last words wait for their answer, for `answer_wait_seconds` at most; `flush` and `extract` learn from
+        them at once. With `enabled: false` nothing is kept, and every message counts as skipped.
+
+        Args:
+            thread: The conversation's id, 1 to 512 characters.
+            messages: Dicts, LangChain or OpenAI messages: the whole conversation, or what is new of it.
+            mode: `conversation` finds out what is new; `branch` does, too, and where messages with ids begin as the
+                thread does and go on with another message, the pending turns behind that stand no longer; with
+                `append` all messages are new; with `replace` they are the whole conversation as it stands now, and
+                turns that they leave out stand no longer.
+            immediate: Skip the debounce, for words that the agent is about to lose; a user's last words still wait for
+                their answer.
+            keep_hidden: Gets the `additional_kwargs` of a message that its host hides; True keeps it.
+            on_unreadable: Gets the index in `messages` and the error of a message that cannot be read; the message is
+                skipped.
+
+        Returns:
+            How many turns are new, skipped and superseded.
+
+        Raises:
+            InputError: `messages` is no list, or one cannot be read and there is no `on_unreadable`. Nothing is
+                recorded.
+            UsageError: The thread or the mode cannot be one.
+        """
+        if mode not in get_args(Mode):
+            raise UsageError(f"mode must be conversation, branch, append or replace, got {mode!r}")
+        sent = checks.messages_in(messages)
+        kept = checks.kept_of(sent, keep_hidden, on_unreadable)
+        taken = self.intake.take_in(thread, kept, mode=mode, immediate=immediate)
+        return msgspec.structs.replace(taken, skipped=taken.skipped + len(sent) - len(kept))
+
+    @property
+    def intake(self) -> Intake:
+        """Takes in messages that were read before, for a host whose delivery had to wait."""
+        return Intake(self._services)
+
+    arecord = in_thread(record)

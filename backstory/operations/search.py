@@ -11,12 +11,14 @@ from typing import Literal
 import msgspec
 
 from backstory import checks
+from backstory.aio import in_thread
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.events import NO_THREADS
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.writer import Writer
-from backstory.operations.services import ScopeServices, must_know
+from backstory.operations.services import Operations, ScopeServices, must_know
 from backstory.projections.context.joined import USERS
+from backstory.projections.history.times import When
 from backstory.projections.search.results import Found
 from backstory.projections.search.vectors.background_embedding import Embedded
 
@@ -26,7 +28,7 @@ _MAX_SECONDS = 1e9
 """Longer than any caller waits, and still a number that a clock accepts."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class _Asked(msgspec.Struct, frozen=True):
     """A search as it was asked for; see `MemoryHandle.search`."""
 
     query: str
@@ -40,26 +42,7 @@ class Asked(msgspec.Struct, frozen=True):
     explain: bool
 
 
-def find(services: ScopeServices, asked: Asked) -> Found:
-    """Search facts or turns; see `MemoryHandle.search`."""
-    # An agent may also read its user's facts; the turns are always its own.
-    reading = services.reading() if asked.within == "facts" else services.writer
-    beside = services.beside() if asked.within == "facts" else None
-    most = services.home.searches.top_k if asked.top_k is None else asked.top_k
-    own = _find(services, reading, asked, most)
-    found = own if beside is None else _joined(services, own, _find(services, beside, asked, most), most)
-    count_trouble(services, found)
-    if asked.thread is not None and not found:
-        must_be_a_source(services, beside or reading, asked.thread, asked.within)
-    if asked.within == "facts" and found:
-        for writer in (reading, beside):
-            ids = [hit.id for hit in found if writer is not None and hit.owner in (None, writer.scope)]
-            if writer is not None and ids:
-                services.home.usage.touch(writer, ids)
-    return found
-
-
-def _find(services: ScopeServices, writer: Writer, asked: Asked, most: int) -> Found:
+def _find(services: ScopeServices, writer: Writer, asked: _Asked, most: int) -> Found:
     return services.home.states(writer.scope).search.find(
         asked.query,
         most,
@@ -97,7 +80,7 @@ def _joined(services: ScopeServices, own: Found, users: Found, most: int) -> Fou
     )
 
 
-def count_trouble(services: ScopeServices, found: Found) -> None:
+def _count_trouble(services: ScopeServices, found: Found) -> None:
     """Count a search that used words alone. The search itself has logged the reason."""
     faults, scope = services.home.faults, services.scope
     if found.trouble is None:
@@ -107,7 +90,7 @@ def count_trouble(services: ScopeServices, found: Found) -> None:
         faults.count(scope, "search", "ModelError", detail, log=False)
 
 
-def must_be_a_source(services: ScopeServices, reading: Writer, thread: str, within: Within) -> None:
+def _must_be_a_source(services: ScopeServices, reading: Writer, thread: str, within: Within) -> None:
     """Distinguish a thread without matches from one that does not exist."""
     if within == "turns":
         must_know(services.writer, thread)
@@ -125,14 +108,95 @@ def must_be_a_source(services: ScopeServices, reading: Writer, thread: str, with
         )
 
 
-def embed(services: ScopeServices, *, timeout: float | None, progress: Callable[[int, int], None] | None) -> Embedded:
-    """Embed every fact and turn that has no vector yet; see `MemoryHandle.embed`."""
-    limit = None if timeout is None else min(checks.number("timeout", timeout, 0, math.inf), _MAX_SECONDS)
-    begun = time.monotonic()
-    own, searches = services.writer, services.home.searches
-    reading = services.beside() or services.reading()
-    embedded = searches.embed(own.scope, timeout=limit, progress=progress)
-    if reading is own:
-        return embedded
-    left = None if limit is None else max(0.0, begun + limit - time.monotonic())
-    return embedded + searches.embed(reading.scope, timeout=left, progress=progress)
+class Searching(Operations):
+    """What searches a memory; see `MemoryHandle`."""
+
+    # Searching.
+
+    def search(
+        self,
+        query: str,
+        *,
+        top_k: int | None = None,
+        category: str | None = None,
+        within: Within = "facts",
+        thread: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        min_similarity: float | None = None,
+        explain: bool = False,
+    ) -> Found:
+        """Search live facts or standing turns, by words and by meaning.
+
+        An agent finds its user's facts, too, unless `agent_reads` says otherwise: then the `owner` of a hit says whose
+        it is. Turns are its own.
+
+        Args:
+            query: What to look for.
+            top_k: How many hits at most; as configured unless given.
+            category: Only facts of this category.
+            within: `facts` or `turns`.
+            thread: Only turns of this conversation, or facts learned from it.
+            since: Only from this time on; see docs/reference/times.md.
+            until: Only before this time, or up to the end of this day.
+            min_similarity: The cosine, -1 to 1, that a hit by meaning alone needs; as configured unless given.
+            explain: Say of each hit why it has its rank.
+
+        Returns:
+            The hits, the best first.
+
+        Raises:
+            UsageError: A value cannot be one of its kind, or nothing lies between `since` and `until`.
+            NotFoundError: There is no such thread and, within facts, no live fact from it.
+        """
+        query = checks.text("query", query)
+        most = None if top_k is None else checks.whole("top_k", top_k, 1)
+        floor = None if min_similarity is None else checks.number("min_similarity", min_similarity, -1, 1)
+        source = None if thread is None else checks.text("thread", thread)
+        first, end = self._services.times().span(since, until)
+        asked = _Asked(query, most, within, category, source, first, end, floor, explain)
+        services = self._services
+        # An agent may also read its user's facts; the turns are always its own.
+        reading = services.reading() if asked.within == "facts" else services.writer
+        beside = services.beside() if asked.within == "facts" else None
+        most = services.home.searches.top_k if asked.top_k is None else asked.top_k
+        own = _find(services, reading, asked, most)
+        found = own if beside is None else _joined(services, own, _find(services, beside, asked, most), most)
+        _count_trouble(services, found)
+        if asked.thread is not None and not found:
+            _must_be_a_source(services, beside or reading, asked.thread, asked.within)
+        if asked.within == "facts" and found:
+            for writer in (reading, beside):
+                ids = [hit.id for hit in found if writer is not None and hit.owner in (None, writer.scope)]
+                if writer is not None and ids:
+                    services.home.usage.touch(writer, ids)
+        return found
+
+    def embed(self, *, timeout: float | None = None, progress: Callable[[int, int], None] | None = None) -> Embedded:
+        """Embed every fact and turn that has no vector yet; otherwise this happens in the background.
+
+        Args:
+            timeout: In seconds; what is not embedded by then is left for later.
+            progress: Gets how many of how many are done.
+
+        Returns:
+            How many were embedded, and how many are left.
+
+        Raises:
+            UsageError: `timeout` is no number from 0 on.
+            NoModelError: There is no embedding model.
+            ModelError: The model gave no usable answer.
+        """
+        services = self._services
+        limit = None if timeout is None else min(checks.number("timeout", timeout, 0, math.inf), _MAX_SECONDS)
+        begun = time.monotonic()
+        own, searches = services.writer, services.home.searches
+        reading = services.beside() or services.reading()
+        embedded = searches.embed(own.scope, timeout=limit, progress=progress)
+        if reading is own:
+            return embedded
+        left = None if limit is None else max(0.0, begun + limit - time.monotonic())
+        return embedded + searches.embed(reading.scope, timeout=left, progress=progress)
+
+    asearch = in_thread(search)
+    aembed = in_thread(embed)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backstory import checks
+from backstory.descriptors import translate_verbs
 from backstory.ledger.core.commands import Command
 from backstory.ledger.core.commit import EMPTY, Cause, Commit, Head
 from backstory.ledger.core.errors import ConfigError, NoModelError, NotFoundError, UsageError
@@ -394,6 +395,16 @@ class ScopeServices(msgspec.Struct, frozen=True):
                         yield
                         return
                 writer.clock.sleep(_POLL_SECONDS)
+
+
+class Operations:
+    """Operations on one memory: a part of its handle, or what the handle hands out."""
+
+    def __init__(self, services: ScopeServices) -> None:
+        self._services = services
+
+    def __init_subclass__(cls) -> None:
+        translate_verbs(cls)
 
 
 def must_know(writer: Writer, thread: str) -> None:

@@ -1,0 +1,339 @@
+"""Reading of one memory: its document and facts, now or earlier, its block, and where it stands."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from itertools import islice
+from typing import Literal, get_args
+
+from backstory import checks
+from backstory.aio import in_thread
+from backstory.ledger.core.errors import NotFoundError, UnavailableError, UsageError
+from backstory.ledger.core.events import Fact, FactRemoved
+from backstory.ledger.core.memory import Memory, lapses
+from backstory.ledger.core.moments import spell_moment
+from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
+from backstory.ledger.log.backlog import WaitingThread
+from backstory.ledger.threads.due import Due
+from backstory.operations.context import context as block_of
+from backstory.operations.services import HomeServices, Operations, ScopeServices, begun_fact
+from backstory.projections.context import Context
+from backstory.projections.context.joined import parted
+from backstory.projections.document.document import Document, document_of
+from backstory.projections.history.history import diff
+from backstory.projections.history.moment import FactOrder, FactQuery, MemoryMoment, memory_moment
+from backstory.projections.history.times import At
+from backstory.results import RECENT_COMMITS, EndingFact, Eviction, FaultCount, ParkedThread, PendingThread, Status
+
+_SOON = timedelta(days=7)
+
+
+def _status(services: ScopeServices, faults: tuple[FaultCount, ...]) -> Status:
+    scope, writer, home = services.scope, services.writer, services.home
+    with writer.reader.backlog() as backlog:
+        view = backlog.state
+        waiting = backlog.waiting(home.timing)
+        memory, head, turns = view.memory, view.head, view.transcript.turn_count
+        threads = len(view.transcript.threads)
+    now = writer.clock.now()
+    memory = memory.standing_at(spell_moment(now))
+    max_facts = (memory.policy if memory.seq else writer.first_policy()).max_facts
+    return Status(
+        seq=head.seq,
+        hash=head.hash,
+        facts=len(memory.facts),
+        pending=tuple(_pending(services, waiting)),
+        parked=tuple(
+            ParkedThread(one.thread, count, item.reason, item.attempts, item.detail)
+            for one in waiting
+            for item, count in one.parked
+        ),
+        turns=turns,
+        threads=threads,
+        ledger_bytes=writer.store.size(scope.stream(LEDGER)),
+        transcript_bytes=writer.store.size(scope.stream(TRANSCRIPT)),
+        store=str(writer.store),
+        model=home.model_named,
+        user=scope.user,
+        agent=scope.agent,
+        faults=faults,
+        max_facts=max_facts,
+        evicted=tuple(_evicted(services)) if len(memory.facts) >= max_facts else (),
+        ending=tuple(_ending(memory, spell_moment(now + _SOON))),
+    )
+
+
+def _ending(memory: Memory, until: str) -> list[EndingFact]:
+    """Return the facts that lapse up to a moment, the first of them first."""
+    found = [
+        EndingFact(fact.id, fact.content, at)
+        for fact in memory.in_order()
+        if (at := lapses(fact)) is not None and at <= until
+    ]
+    return sorted(found, key=lambda one: one.at)
+
+
+def _evicted(services: ScopeServices) -> Iterator[Eviction]:
+    """Yield what the cap evicted in the newest commits; a status reads no more of the log."""
+    for commit in islice(services.logs(services.writer).newest(), RECENT_COMMITS):
+        removed = (event for event in commit.events if isinstance(event, FactRemoved))
+        if facts := tuple(event.fact.id for event in removed if event.reason == "cap"):
+            yield Eviction(commit.seq, commit.at, facts)
+
+
+def _pending(services: ScopeServices, waiting: Iterable[WaitingThread]) -> Iterator[PendingThread]:
+    home, now = services.home, services.writer.clock.now()
+    for one in waiting:
+        if one.due is not None:
+            # A clock that was set back delays no update beyond the debounce, or the wait for an answer.
+            due = one.due.no_later(home.timing, now)
+            due_in = max(0.0, round((due.at - now).total_seconds(), 3))
+            yield PendingThread(one.thread, one.turns, due_in, _waiting_for(home, due, due_in))
+        elif one.turns:
+            yield PendingThread(one.thread, one.turns, None)
+
+
+def _waiting_for(home: HomeServices, due: Due, due_in: float) -> Literal["answer", "debounce", "model"] | None:
+    if due.for_answer and due_in > 0:
+        return "answer"
+    if home.model is None:
+        return "model"
+    return "debounce" if due_in > 0 else None
+
+
+def _spelled(faults: Sequence[FaultCount]) -> str:
+    counts = ", ".join(f"{fault.count} x {fault.doing} ({fault.kind})" for fault in faults)
+    return f"memory failed since {min(fault.first for fault in faults)}: {counts}"
+
+
+class Reading(Operations):
+    """What reads a memory; see `MemoryHandle`."""
+
+    # Reading.
+
+    def document(self, at: At | None = None) -> Document:
+        """Return the content of memory.json, now or at an earlier moment.
+
+        Args:
+            at: A commit or a time, for its end; see docs/reference/times.md. None for now.
+
+        Returns:
+            The document, in DeerFlow's shape.
+
+        Raises:
+            UsageError: `at` is neither a commit nor a time, or in the future.
+            NotFoundError: The ledger has no such commit.
+        """
+        return document_of(self._services.memory(at))
+
+    def reload(self) -> Document:
+        """Return the document afresh from the log and update memory.json.
+
+        Where another process locks the ledger, memory.json follows with the next commit or flush.
+
+        Returns:
+            The document.
+        """
+        self._services.home.projector.flush_if_free(self._services.reading())
+        return document_of(self._services.memory())
+
+    def facts(self, at: At | None = None, *, joined: bool = True) -> tuple[Fact, ...]:
+        """Return the live facts, now or at an earlier moment.
+
+        An agent reads its user's facts, too, unless `agent_reads` says otherwise: then each is an `OwnedFact`, whose
+        `owner` says whose it is, and of equal facts the agent's is there.
+
+        Args:
+            at: A commit or a time, for its end; see docs/reference/times.md. None for now.
+            joined: False for the facts of this ledger alone.
+
+        Returns:
+            The facts, oldest first.
+
+        Raises:
+            UsageError: `at` is neither a commit nor a time, or in the future.
+            NotFoundError: The ledger has no such commit.
+        """
+        both = self._services.joined(at) if joined else None
+        return tuple(self._services.memory(at).in_order() if both is None else both.facts(self._services.scope))
+
+    def moment(
+        self,
+        at: At | None = None,
+        *,
+        sort: FactOrder = "born",
+        descending: bool = False,
+        category: str | None = None,
+        contains: str | None = None,
+        offset: int = 0,
+        limit: int = 100,
+    ) -> MemoryMoment:
+        """Return memory after a commit, as a window of its facts, and what that commit changed.
+
+        Args:
+            at: A commit or a time, for its end; see docs/reference/times.md. None for now.
+            sort: What the facts are sorted by: born, confidence, content or category. Facts that are equal in it are in
+                the order of their births.
+            descending: The other way round.
+            category: Only facts of this category.
+            contains: Only facts with this text in them, in any case, width and Unicode form.
+            offset: How many of the matching facts to skip.
+            limit: How many to return at most.
+
+        Returns:
+            The sections and facts at that moment, with the numbers of all facts and of those that match.
+
+        Raises:
+            UsageError: `at` is neither a commit nor a time, or in the future, or another value is not of its kind.
+            NotFoundError: The ledger has no such commit.
+        """
+        if sort not in get_args(FactOrder):
+            raise UsageError(
+                f"sort must be {', '.join(get_args(FactOrder)[:-1])} or {get_args(FactOrder)[-1]}, got {sort!r}"
+            )
+        query = FactQuery(
+            sort,
+            checks.flag("descending", descending),
+            None if category is None else checks.text("category", category),
+            None if contains is None else checks.text("contains", contains),
+            checks.whole("offset", offset, 0),
+            checks.whole("limit", limit, 0),
+        )
+        services = self._services
+        if at is None:
+            services.memory()  # Delivers what is not received yet.
+        reading = services.reading()
+        wanted = None if at is None else services.times(reading).cut("at", at)
+        found = services.logs(reading).around(wanted)
+        when = (
+            spell_moment(reading.clock.now())
+            if wanted is None
+            else found.after.at
+            if isinstance(wanted, int)
+            else wanted
+        )
+        if services.users is None:
+            shown = found.after.standing_at(when)
+            return memory_moment(shown, found.commit, diff(found.before, found.after), query)
+        users = services.logs(services.users)
+        before = found.before.with_sections_of(users.memory_at(found.before.at))
+        after = found.after.with_sections_of(users.memory_at(found.after.at))
+        # Between two commits of the agent the sections of its user may have changed.
+        shown = after
+        if not isinstance(wanted, int):
+            shown = found.after.with_sections_of(users.memory() if wanted is None else users.memory_at(wanted))
+        return memory_moment(shown.standing_at(when), found.commit, diff(before, after), query)
+
+    def fact(self, fact_id: str) -> Fact:
+        """Return a live fact.
+
+        Args:
+            fact_id: Its id, or a unique beginning of it. The id of a fact that is gone is no beginning of another.
+
+        Returns:
+            The fact.
+
+        Raises:
+            NotFoundError: No live fact's id begins so.
+            UsageError: Several do.
+        """
+        services = self._services
+        with services.naming_the_owner(fact_id):
+            found = begun_fact(services.memory(), fact_id)
+        if found.id != fact_id:
+            with contextlib.suppress(UsageError):
+                if services.fact_id(services.reading(), fact_id) == fact_id:
+                    raise NotFoundError(f"fact {fact_id} is gone from memory: see `why`")
+        return found
+
+    def fact_id(self, prefix: str) -> str:
+        """Return the full id of a fact, live or gone.
+
+        Args:
+            prefix: An id, or a unique beginning of one. A complete id is never a beginning of another.
+
+        Returns:
+            The id.
+
+        Raises:
+            NotFoundError: There is and was no such fact.
+            UsageError: Several ids begin so.
+        """
+        return self._services.fact_id(self._services.reading(), prefix)
+
+    def context(
+        self,
+        messages: str | Iterable[object] | None = None,
+        max_tokens: int | None = None,
+        *,
+        thread: str | None = None,
+        facts: bool = True,
+    ) -> Context:
+        """Return the block of memory to put before a model, in two parts.
+
+        `standing` is for the system message: it depends on memory and policy alone (and, with `thread`, on that
+        conversation's summaries), so it is the same text while memory is the same. `found` is what the question brings
+        besides; it goes directly before the newest question. If all facts fit, all stand and nothing is found.
+        `text` is both.
+
+        The first block of a process waits until the vocabulary is loaded that counts its tokens, unless
+        `Backstory.warm` was waited for.
+
+        Args:
+            messages: What the conversation is about, as messages or a text: it finds facts. With None those are found
+                that rank next by themselves.
+            max_tokens: The text never has more; `max_injection_tokens` unless given.
+            thread: Add the summaries of this conversation.
+            facts: Without them only sections and summaries are in the block, for an agent that searches facts itself.
+
+        Returns:
+            Both parts, their tokens and how they were counted, and the ids of the facts. Its `note()` is for the
+            `metadata` of the answer, so that `why_said` can tell what the answer was given.
+
+        Raises:
+            InputError: `messages` is no list, or one of the last cannot be read.
+            UsageError: `max_tokens` is no number above 0, or `thread` is no text.
+        """
+        return block_of(self._services, messages, max_tokens, thread=thread, facts=facts)
+
+    def touch(self, *fact_ids: str) -> int:
+        """Count live facts as used: with `fact_eviction_policy: hybrid`, facts in use stay longer.
+
+        Args:
+            *fact_ids: Ids of facts that a host has put in a prompt.
+
+        Returns:
+            How many of them are live.
+        """
+        own, users = parted(fact_ids)
+        usage, beside = self._services.home.usage, self._services.beside()
+        warmed = usage.touch(self._services.reading(), own)
+        return warmed if beside is None else warmed + usage.touch(beside, users)
+
+    def status(self) -> Status:
+        """Return where the memory stands: its head, what is pending or parked, and recent faults.
+
+        Returns:
+            The status; sizes are in bytes, times to wait in seconds.
+        """
+        services = self._services
+        faults = services.home.faults.of(services.scope)
+        try:
+            return _status(services, faults)
+        except UnavailableError as error:
+            if faults:
+                # The faults help to explain why memory cannot be read.
+                error.args = (f"{error}; {_spelled(faults)}",)
+            raise
+
+    adocument = in_thread(document)
+    areload = in_thread(reload)
+    afacts = in_thread(facts)
+    amoment = in_thread(moment)
+    afact = in_thread(fact)
+    afact_id = in_thread(fact_id)
+    acontext = in_thread(context)
+    atouch = in_thread(touch)
+    astatus = in_thread(status)
