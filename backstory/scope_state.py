@@ -16,9 +16,7 @@ from backstory.ledger.learning.expiry import Expiry
 from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.store import EventStore, Repairable
 from backstory.ledger.log.writer import Listener, Salts, Writer
-from backstory.outbox.faults import Faults
 from backstory.projections.context import Blocks, ScopeBlocks
-from backstory.projections.document.projector import DocumentProjector
 from backstory.projections.document.usage import UsageTracker
 from backstory.projections.index.builder import IndexProgress
 from backstory.projections.index.index import ScopeIndex
@@ -150,16 +148,12 @@ class ScopeState:
             StoreError: A file cannot be removed.
             LockTimeoutError: Another process keeps it.
         """
-        home, scope = self.home, self.scope
-        if home.shared is not None:
-            home.shared.erase(scope)
+        for purge in self.home.purges:
+            purge(self.writer)
         for model in self._models(made=False):
             model.purge()
-        home.projector.purge(scope)
-        home.usage.purge(scope, self.writer)
-        home.faults.purge(scope)
-        for agent in home.living() if scope.agent is None else ():
-            if agent.scope.user == scope.user and "blocks" in agent.__dict__:
+        for agent in self.home.living() if self.scope.agent is None else ():
+            if agent.scope.user == self.scope.user and "blocks" in agent.__dict__:
                 # An agent's block may hold its user's facts.
                 agent.blocks.start_over()
 
@@ -208,9 +202,8 @@ class ScopeStates:
         listeners: Get each commit.
         blocks: How context blocks are made.
         searches: What searches share.
-        projector: Writes memory.json.
         usage: Tracks which facts are used.
-        faults: Counts faults.
+        purges: Delete what the services of the home keep of a memory, by its writer.
         shared: The memories that processes share.
         shares_sections: Whether agents write the sections of their user.
         expiry: Takes out of memory what has lapsed.
@@ -229,9 +222,8 @@ class ScopeStates:
         listeners: Sequence[Listener],
         blocks: Blocks,
         searches: SearchServices,
-        projector: DocumentProjector,
         usage: UsageTracker,
-        faults: Faults,
+        purges: Sequence[Callable[[Writer], None]],
         shared: SharedMemories | None,
         shares_sections: bool,
         expiry: Expiry,
@@ -241,9 +233,8 @@ class ScopeStates:
         self.store = store
         self.blocks = blocks
         self.searches = searches
-        self.projector = projector
         self.usage = usage
-        self.faults = faults
+        self.purges = purges
         self.shared = shared
         self.progress = progress
         self._folder = folder
