@@ -7,14 +7,11 @@ turn.
 
 from __future__ import annotations
 
-import atexit
-import threading
 import time
-import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
-from backstory.ledger.concurrency.forks import register, start_thread
+from backstory.ledger.concurrency.jobs import Jobs
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError, UsageError
 from backstory.ledger.core.scope import Scope
 from backstory.outbox.entry import OutboxEntry
@@ -28,14 +25,13 @@ LOST = "DeliveryLost"
 SLOW_SECONDS = 1.0
 """An attempt that fails after this time has made an agent wait."""
 
-_LAST_SECONDS = 5.0
 _PATIENCE_SECONDS = 10.0
 
 
-class Outbox:
+class Outbox(Jobs[Key]):
     """Queue of failed deliveries of one home. Safe for threads and forks; a child does not get its parent's queue.
 
-    An outbox that is not closed retries everything once at exit.
+    One that is not closed retries everything once at exit.
 
     Args:
         faults: Counts failures.
@@ -43,6 +39,9 @@ class Outbox:
         elapsed: A monotonic clock in seconds.
         background: Whether to retry in a thread; otherwise only `flush` retries.
     """
+
+    _THREAD = "backstory-deliveries"
+    IDLE_SECONDS = 0.0
 
     def __init__(
         self,
@@ -56,15 +55,12 @@ class Outbox:
         self._limits = limits or Limits()
         self._elapsed = elapsed
         self._background = background
-        self.renew()
-        register(self)
-        _all.add(self)
+        super().__init__()
 
     def renew(self) -> None:
         """Start empty, as in a forked child."""
-        self._changed = threading.Condition()
+        super().renew()
         self._lines = RetryQueue(self._limits)
-        self._thread: threading.Thread | None = None
 
     @property
     def count(self) -> int:
@@ -147,7 +143,8 @@ class Outbox:
             return
         with self._changed:
             gone = self._lines.put(queue, entry, first=first)
-            self._see_to_it()
+            if self._background:
+                self._wake()
         self._lose(gone, "was dropped for newer ones, since the outbox is full")
 
     def _lose(self, entries: Iterable[OutboxEntry], why: str) -> None:
@@ -210,32 +207,14 @@ class Outbox:
 
     # In the background.
 
-    def _see_to_it(self) -> bool:
-        """Wake or start the background thread; False if none can start, as at the exit of the interpreter."""
-        if not self._background:
-            return False
-        self._changed.notify_all()
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = start_thread("backstory-deliveries", self._run)
-        return self._thread is not None
-
-    def _run(self) -> None:
-        while (key := self._wait()) is not None:
-            self._retry(key)
-
-    def _wait(self) -> Key | None:
-        """Wait for a thread whose retry is due; None if the queue is empty."""
-        with self._changed:
-            while self._lines.count:
-                now = self._elapsed()
-                moment, key = self._lines.next(now)
-                if moment <= now and key is not None:
-                    return key
-                self._changed.wait(max(0.0, moment - now))
-            self._thread = None
+    def _next(self) -> tuple[float, Key | None] | None:
+        if not self._lines.count:
             return None
+        now = self._elapsed()
+        moment, key = self._lines.next(now)
+        return moment - now, key if moment <= now else None
 
-    def _retry(self, key: Key) -> None:
+    def _run(self, key: Key, /) -> None:
         with self._changed:
             queue = self._lines.find(key)
             if queue is None or queue.busy:
@@ -261,15 +240,18 @@ class Outbox:
             if not self._lines.count:
                 return True
             wanted = self._lines.begin_round()
-            alone = not self._see_to_it()
+            alone = not (self._background and self._wake())
         if alone:
             for key in wanted:
                 if self._lines.is_to_do(key):
-                    self._retry(key)
+                    self._run(key)
             return not self._lines.count
         with self._changed:
             self._changed.wait_for(lambda: not any(map(self._lines.is_to_do, wanted)), timeout)
             return not self._lines.count
+
+    def _finish(self, seconds: float) -> None:
+        self.close(seconds)
 
     def close(self, timeout: float) -> bool:
         """Flush, then drop what is left; return whether nothing was. Later deliveries can be queued again."""
@@ -289,15 +271,3 @@ def _is_outage(error: Exception) -> bool:
     import sqlite3
 
     return isinstance(error, BackstoryError | OSError | sqlite3.Error)
-
-
-_all: weakref.WeakSet[Outbox] = weakref.WeakSet()
-
-
-def _at_exit() -> None:
-    end = time.monotonic() + _LAST_SECONDS
-    for waiting in list(_all):
-        waiting.close(max(0.0, end - time.monotonic()))
-
-
-atexit.register(_at_exit)

@@ -8,9 +8,7 @@ Nothing here blocks a commit or makes it fail.
 
 from __future__ import annotations
 
-import atexit
 import logging
-import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -19,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from backstory.ledger.concurrency.forks import register, start_thread
+from backstory.ledger.concurrency.jobs import Jobs
 from backstory.ledger.core.commit import Commit, Head
 from backstory.ledger.core.errors import BackstoryError, CorruptLogError, WitnessError
 from backstory.ledger.core.memory import Memory
@@ -45,8 +43,9 @@ _PAUSE_SECONDS = (1.0, 8.0)
 _MOST_SCOPES = 1_000
 _READERS_SECONDS = 2.0
 """Time that a process waits at exit for heads of other processes."""
-_FORK_PATIENCE_SECONDS = 1.0
 _DOING = "witness"
+
+Batch = dict[Scope, Head | None]
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -97,8 +96,8 @@ class SentHeads:
         return self._document(scope).with_name("witness.json")
 
 
-class HeadSender:
-    """Sends heads to a destination. Safe for threads and forks. Its thread runs until `end`.
+class HeadSender(Jobs[Batch]):
+    """Sends heads to a destination. Safe for threads and forks.
 
     Args:
         store: The store of the streams.
@@ -109,6 +108,8 @@ class HeadSender:
         delay: Seconds for which commits are gathered.
         again: Seconds until a failed batch is retried.
     """
+
+    _THREAD = "backstory-witness"
 
     def __init__(
         self,
@@ -129,18 +130,15 @@ class HeadSender:
         self._delay = delay
         self._again = again
         self._watched: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
-        self.renew()
-        register(self)
-        _senders.add(self)
+        super().__init__()
 
     def renew(self) -> None:
         """Start empty, as in a forked child; the parent sends its own notes."""
-        self._changed = threading.Condition()
-        self._busy = threading.RLock()
-        """Held while files are read or written, but not while a destination is called."""
-        self._thread: threading.Thread | None = None
-        self._noted: dict[Scope, Head | None] = {}
+        super().renew()
+        self._noted: Batch = {}
         """Scopes to check, each with the head of a commit of this process, if there is one."""
+        self._ready_at = 0.0
+        """When to send them, by the machine's monotonic clock."""
         self._begun = 0
         """The number of the last started batch."""
         self._failed = 0
@@ -152,17 +150,6 @@ class HeadSender:
         """Whether the last batch failed."""
         self._logged = False
         """Whether the present outage was logged."""
-        self.ending = False
-
-    # Forks: a child has no threads of its parent, but its locks in the state that they had.
-
-    def pause(self) -> bool:
-        """Wait until no file is being used; return False if that takes too long."""
-        return self._busy.acquire(timeout=_FORK_PATIENCE_SECONDS)
-
-    def resume(self) -> None:
-        """Go on after `pause`."""
-        self._busy.release()
 
     # Noting.
 
@@ -184,37 +171,28 @@ class HeadSender:
             self._wake()
 
     def _put(self, scope: Scope, head: Head | None) -> None:
+        if not self._noted:
+            self._ready_at = time.monotonic() + self._delay
         self._noted[scope] = head or self._noted.get(scope)
-
-    def _wake(self) -> bool:
-        """Wake the thread, or start it; False if none can start, as at the exit of the interpreter."""
-        self._changed.notify_all()
-        self._thread = self._thread or start_thread("backstory-witness", self._run)
-        return self._thread is not None
 
     # The thread.
 
-    def _run(self) -> None:
-        while (batch := self._next()) is not None:
-            done = False
-            try:
-                done = self._deliver(batch)
-            except Exception:  # noqa: BLE001 an error of a store must not end the thread
-                _log.exception("heads were not sent to the witness; the commits are safe; please report this")
-            finally:
-                self._settle(batch, done)
+    def _run(self, batch: Batch, /) -> None:
+        done = False
+        try:
+            done = self._deliver(batch)
+        except Exception:  # noqa: BLE001 an error of a store must not end the thread
+            _log.exception("heads were not sent to the witness; the commits are safe; please report this")
+        finally:
+            self._settle(batch, done)
 
-    def _next(self) -> dict[Scope, Head | None] | None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._noted or self.ending)
-            if self._noted:
-                self._changed.wait_for(self._is_hurried, self._again if self._out else self._delay)
-            if not self._noted or (self.ending and self._out and not self._is_wanted()):
-                self._thread = None
-                return None
-            return self._take()
+    def _next(self) -> tuple[float, Batch | None] | None:
+        if not self._noted or (self.ending and self._out and not self._is_wanted()):
+            return None
+        left = 0.0 if self.ending or self._is_wanted() else self._ready_at - time.monotonic()
+        return left, self._take() if left <= 0 else None
 
-    def _take(self) -> dict[Scope, Head | None]:
+    def _take(self) -> Batch:
         batch = dict(islice(self._noted.items(), _MOST_SCOPES))
         for scope in batch:
             del self._noted[scope]
@@ -225,14 +203,11 @@ class HeadSender:
     def _is_wanted(self) -> bool:
         return self._begun < self._wanted
 
-    def _is_hurried(self) -> bool:
-        return self.ending or self._is_wanted()
-
     def _is_tried_once(self) -> bool:
         """Whether a flush waits for the batch that is being sent, or for the one after it."""
         return self.ending or self._begun <= self._wanted
 
-    def _settle(self, batch: Mapping[Scope, Head | None], done: bool) -> None:
+    def _settle(self, batch: Batch, done: bool) -> None:
         with self._changed:
             self._sending = False
             self._out = not done
@@ -240,6 +215,7 @@ class HeadSender:
                 self._failed = self._begun
                 for scope, head in batch.items():
                     self._put(scope, self._noted.get(scope) or head)
+            self._ready_at = time.monotonic() + (self._delay if done else self._again)
             self._changed.notify_all()
 
     # Flushing.
@@ -282,15 +258,12 @@ class HeadSender:
         self.end()
         return done
 
-    def end(self) -> None:
-        """Make the thread end after its present notes, without waiting for it."""
-        with self._changed:
-            self.ending = True
-            self._changed.notify_all()
+    def _finish(self, seconds: float) -> None:
+        self.flush(min(seconds, _READERS_SECONDS))
 
     # Sending.
 
-    def _deliver(self, batch: Mapping[Scope, Head | None]) -> bool:
+    def _deliver(self, batch: Batch) -> bool:
         """Send a batch; return whether nothing of it is left."""
         done = True
         heads: dict[Scope, tuple[Head, Head]] = {}
@@ -367,16 +340,3 @@ class HeadSender:
         for scope in heads:
             self._faults.count(scope, _DOING, kind, detail, log=not self._logged)
             self._logged = True
-
-
-_senders: weakref.WeakSet[HeadSender] = weakref.WeakSet()
-
-
-def _at_exit() -> None:
-    end = time.monotonic() + _READERS_SECONDS
-    for sender in list(_senders):
-        if not sender.ending:
-            sender.flush(max(0.0, end - time.monotonic()))
-
-
-atexit.register(_at_exit)

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
-from backstory.ledger.concurrency.forks import register, start_thread
+from backstory.ledger.concurrency.jobs import Jobs
 from backstory.ledger.core.commit import Commit, Head
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError
 from backstory.ledger.core.memory import Fold, Memory
@@ -39,7 +38,6 @@ DELAY_SECONDS = 0.05
 """How long commits are collected; including the write, memory.json is at most 100 ms behind."""
 
 _INDEX_BYTES = 1 << 20
-_FORK_PATIENCE_SECONDS = 1.0
 _MOMENT = 1.0
 """Seconds that a check waits for the work of another memory, which keeps its memory.json behind meanwhile."""
 
@@ -132,13 +130,13 @@ class DocumentProjector:
     def close(self) -> None:
         """Finish all work, the index included, and end the thread; failures are logged."""
         self._finish()
-        thread = self._work.thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+        self._work.end(patience=None)
 
 
-class _Work:
+class _Work(Jobs[Sequence[Scope]]):
     """The work of the thread; holds no reference to the projector, so that an unused projector is collected."""
+
+    _THREAD = "backstory-keeper"
 
     def __init__(
         self,
@@ -159,41 +157,35 @@ class _Work:
         self._share = share
         self._delay = delay
         self.dirty: dict[Scope, Writer] = {}
-        self.thread: threading.Thread | None = None
+        self._ready_at = 0.0
+        """When to write what is dirty, by the machine's monotonic clock."""
         self._failed: dict[Scope, Writer] = {}
         self._suspects: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
         self._behind: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
         self._indexed: weakref.WeakKeyDictionary[Writer, int] = weakref.WeakKeyDictionary()
         self._files: weakref.WeakKeyDictionary[Writer, DocumentFile] = weakref.WeakKeyDictionary()
         self._written: weakref.WeakKeyDictionary[Writer, _Snapshot] = weakref.WeakKeyDictionary()
-        self._busy = threading.RLock()
-        self._changed = threading.Condition()
-        self._finished = False
-        register(self)
+        super().__init__()
 
     def note(self, writer: Writer) -> None:
         """Mark a scope as dirty, and start the thread if necessary; without a thread, do the work here."""
         with self._changed:
+            if not self.dirty:
+                self._ready_at = time.monotonic() + self._delay
             self.dirty[writer.scope] = writer
-            if not self._finished and self.thread is None:
-                self.thread = start_thread("backstory-keeper", self._run)
-            unattended = self._finished or self.thread is None
-            if len(self.dirty) == 1:
-                self._changed.notify_all()
-        if unattended:
+            attended = not self.ending and self._wake()
+        if not attended:
             self.flush(writer)
 
-    def _run(self) -> None:
-        while self._gather():
-            for scope in list(self.dirty):
-                self._settle(scope)
+    def _next(self) -> tuple[float, Sequence[Scope] | None] | None:
+        if self.ending or not self.dirty:
+            return None
+        left = self._ready_at - time.monotonic()
+        return left, list(self.dirty) if left <= 0 else None
 
-    def _gather(self) -> bool:
-        """Wait for a dirty scope, and then for the delay; return False at the end."""
-        with self._changed:
-            self._changed.wait_for(lambda: self.dirty or self._finished)
-            self._changed.wait_for(lambda: self._finished, self._delay)
-            return not self._finished
+    def _run(self, scopes: Sequence[Scope], /) -> None:
+        for scope in scopes:
+            self._settle(scope)
 
     def _settle(self, scope: Scope, flushed: Writer | None = None, *, wait: bool = True) -> bool:
         with self._busy:
@@ -219,9 +211,7 @@ class _Work:
 
     def finish(self) -> None:
         """Do all remaining work now; scopes marked later are handled in the caller's thread."""
-        with self._changed:
-            self._finished = True
-            self._changed.notify_all()
+        self.end()
         for scope in [*self.dirty, *self._failed, *list(self._suspects)]:
             self._settle(scope)
         for writer in list(self._behind.values()):
@@ -362,21 +352,9 @@ class _Work:
         elif writer in self._indexed:
             self._behind[writer.scope] = writer
 
-    # Forks: a child has none of its parent's threads, but whatever lock one of them held.
-
-    def pause(self) -> bool:
-        """Wait until nothing is half done; False where that takes too long."""
-        return self._busy.acquire(timeout=_FORK_PATIENCE_SECONDS)
-
-    def resume(self) -> None:
-        """Go on after `pause`."""
-        self._busy.release()
-
     def renew(self) -> None:
         """Begin anew in a child; what is dirty is the parent's to show."""
-        self._busy = threading.RLock()
-        self._changed = threading.Condition()
-        self.thread = None
+        super().renew()
         self.dirty.clear()
         self._failed.clear()
         self._suspects.clear()

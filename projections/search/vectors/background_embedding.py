@@ -7,20 +7,18 @@ while. What goes wrong is logged once, and tried again after longer and longer p
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import logging
 import os
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Protocol
 
 import msgspec
 
-from backstory.ledger.concurrency.forks import register, start_thread
+from backstory.ledger.concurrency.jobs import Jobs
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import Scope
@@ -36,11 +34,9 @@ _TURN_SECONDS = 5.0
 """A scope that others wait behind gives way after this."""
 
 _PAUSES = (1.0, 300.0)
-_IDLE_SECONDS = 60.0
 _END_SECONDS = 1.0
 """A batch that is done by then is kept when a home is closed; no longer wait for a model."""
 
-_EXIT_SECONDS = 5.0
 _NICENESS = 10
 _KEPT = 1024
 
@@ -85,7 +81,7 @@ class _Seen(msgspec.Struct):
     failures: int = 0
 
 
-class BackgroundEmbedding:
+class BackgroundEmbedding(Jobs[Scope]):
     """Embeds the scopes of a home that are searched; safe for threads and forks.
 
     `source` says what is to be embedded of a scope; it is asked in the background. `again` is how many seconds pass
@@ -93,32 +89,31 @@ class BackgroundEmbedding:
     outcome of each look at a scope: an error, or None.
     """
 
+    _THREAD = "backstory-embedding"
+
     def __init__(
         self,
         source: Callable[[Scope], Source],
         *,
         again: float = _AGAIN_SECONDS,
         pauses: tuple[float, float] = _PAUSES,
-        idle: float = _IDLE_SECONDS,
+        idle: float = Jobs.IDLE_SECONDS,
         settled: Callable[[Scope, Exception | None], None] = lambda *_: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
         self._again = again
         self._pauses = pauses
-        self._idle = idle
+        self.IDLE_SECONDS = idle
         self._now = now
         self._settled = settled
-        self._closed = False
         self._seen: Recent[Scope, _Seen] = Recent(_KEPT)
-        self._begin()
-        register(self)
-        _embeddings.add(self)
+        super().__init__()
 
-    def _begin(self) -> None:
-        self._changed = threading.Condition()
+    def renew(self) -> None:
+        """Begin anew in a child of this process, which has none of its threads."""
+        super().renew()
         self._due: dict[Scope, float] = {}
-        self._thread: threading.Thread | None = None
 
     # What is wanted.
 
@@ -127,13 +122,11 @@ class BackgroundEmbedding:
         if scope in self._due:
             return
         with self._changed:
-            if self._closed:
+            if self.ending:
                 return
             seen = self._seen.get(scope)
             self._due.setdefault(scope, 0.0 if seen is None else seen.looked + self._pause(seen))
-            if self._thread is None:
-                self._thread = start_thread("backstory-embedding", self._run)
-            self._changed.notify_all()
+            self._wake()
 
     def _pause(self, seen: _Seen) -> float:
         if not seen.failures:
@@ -147,45 +140,37 @@ class BackgroundEmbedding:
         Where the model is not done with that batch after these seconds the thread is left to end by itself.
         """
         with self._changed:
-            self._closed = True
             self._due.clear()
-            self._changed.notify_all()
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(patience)
+        self.end(patience)
+
+    def _finish(self, seconds: float) -> None:
+        # A thread that is in a model's code when the interpreter ends would take the process down with it.
+        self.close(seconds)
 
     # The thread.
 
-    def _run(self) -> None:
+    def _work(self) -> None:
         _step_back()
-        while (scope := self._next()) is not None:
-            self._look(scope)
+        super()._work()
 
-    def _next(self) -> Scope | None:
-        """Wait for a scope that is due; None at the end, or where none was for a long time."""
-        with self._changed:
-            idle_at = self._now() + self._idle
-            while not self._closed:
-                scope = min(self._due, key=self._due.__getitem__, default=None)
-                now = self._now()
-                if scope is not None and self._due[scope] <= now:
-                    del self._due[scope]
-                    return scope
-                until = idle_at if scope is None else self._due[scope]
-                if scope is None and until <= now:
-                    break
-                self._changed.wait(until - now)
-            self._thread = None
+    def _next(self) -> tuple[float, Scope | None] | None:
+        if not self._due:
             return None
+        scope = min(self._due, key=self._due.__getitem__)
+        left = self._due[scope] - self._now()
+        if left > 0:
+            return left, None
+        del self._due[scope]
+        return left, scope
 
-    def _look(self, scope: Scope) -> None:
+    def _run(self, scope: Scope, /) -> None:
         seen = self._seen.pop(scope, None) or _Seen(0.0)
         try:
             finished = self._bring(scope, seen)
             seen.failures = 0
             self._settled(scope, None)
         except Exception as error:  # noqa: BLE001 the thread outlives whatever one scope does to it
-            if self._closed:
+            if self.ending:
                 # What it worked with was closed under it.
                 return
             self._tell(scope, seen, error)
@@ -193,7 +178,7 @@ class BackgroundEmbedding:
         seen.looked = self._now()
         with self._changed:
             self._seen.put(scope, seen)
-            if not finished and not self._closed:
+            if not finished and not self.ending:
                 self._due.setdefault(scope, seen.looked + (self._pause(seen) if seen.failures else 0.0))
 
     def _bring(self, scope: Scope, seen: _Seen) -> bool:
@@ -206,7 +191,7 @@ class BackgroundEmbedding:
         ends = self._now() + _TURN_SECONDS
 
         def stop() -> bool:
-            return self._closed or (bool(self._due) and self._now() >= ends)
+            return self.ending or (bool(self._due) and self._now() >= ends)
 
         for space in source.spaces:
             source.vectors.bring(space, source.passages(space), stop=stop)
@@ -239,7 +224,7 @@ class BackgroundEmbedding:
             return None if ends is None else max(0.0, ends - self._now())
 
         def stop() -> bool:
-            return self._closed or left() == 0
+            return self.ending or left() == 0
 
         new = embedded = total = 0
         for space in source.spaces:
@@ -255,10 +240,6 @@ class BackgroundEmbedding:
             embedded += source.vectors.embedded(space, read)
             total += len(read)
         return Embedded(source.vectors.embedder.name, embedded, total, new)
-
-    def renew(self) -> None:
-        """Begin anew in a child of this process, which has none of its threads."""
-        self._begin()
 
 
 def _counts(source: Source) -> list[int]:
@@ -277,15 +258,3 @@ def _step_back() -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
-
-
-_embeddings: weakref.WeakSet[BackgroundEmbedding] = weakref.WeakSet()
-
-
-def _at_exit() -> None:
-    # A thread that is in a model's code when the interpreter ends would take the process down with it.
-    for embedding in list(_embeddings):
-        embedding.close(_EXIT_SECONDS)
-
-
-atexit.register(_at_exit)

@@ -71,7 +71,7 @@ def test_what_asked_to_end_the_program_is_not_tried_again_at_once(bs: Backstory,
     disk.plan = [KeyError("a bug"), SystemExit()]
     FailSafeMemory(bs, outbox=waiting).record(ADA, "t", exchange("tea"))
     elapsed.now += 5
-    waiting._retry((ADA, "t"))
+    waiting._run((ADA, "t"))
     assert waiting._lines.next(elapsed()) == (elapsed() + 2, (ADA, "t"))
 
 
@@ -82,7 +82,7 @@ def test_a_background_that_died_of_a_bug_is_replaced(
     waiting = Outbox(bs.faults, EAGER)
     door = FailSafeMemory(bs, outbox=waiting)
     with monkeypatch.context() as broken:
-        broken.setattr(waiting, "_retry", lambda _: 1 // 0)
+        broken.setattr(waiting, "_run", lambda _: 1 // 0)
         disk.plan = [StoreError("full")]
         door.record(ADA, "t", exchange("tea"))
         thread = waiting._thread

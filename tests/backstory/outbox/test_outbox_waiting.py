@@ -41,7 +41,7 @@ def test_one_success_of_the_background_opens_a_memory_to_all(bs: Backstory, elap
         door.record(ADA, "t", exchange("tea"))
         door.record(ADA, "other", exchange("rye"))
     assert door.record(ADA, "third", exchange("oat")) is None
-    waiting._retry((ADA, "t"))
+    waiting._run((ADA, "t"))
     assert door.record(ADA, "fourth", exchange("bun")) is not None
     assert door.waiting == 2
 
@@ -137,10 +137,10 @@ def test_pauses_grow_to_a_minute_and_begin_anew_after_a_success(bs: Backstory, e
     door.record(ADA, "t", exchange("tea"))
     pauses = [pause()]
     for _ in range(8):
-        waiting._retry((ADA, "t"))
+        waiting._run((ADA, "t"))
         pauses.append(pause())
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60]
-    waiting._retry((ADA, "t"))
+    waiting._run((ADA, "t"))
     assert waiting.count == 0
     disk.plan = [StoreError("full")]
     door.record(ADA, "t", exchange("rye"))
@@ -166,10 +166,10 @@ def test_one_thread_that_fails_unforeseen_does_not_put_the_others_of_its_memory_
     door.record(ADA, "good", exchange("tea"))
     door.record(ADA, "bad", exchange("rye"))
     elapsed.now += 1
-    waiting._retry((ADA, "good"))
+    waiting._run((ADA, "good"))
     assert said(bs, "good")
     disk.plan = [KeyError("a bug")]
-    waiting._retry((ADA, "bad"))
+    waiting._run((ADA, "bad"))
     disk.plan = [StoreError("full")]
     door.record(ADA, "good", [*exchange("tea"), *exchange("oat")])
     assert waiting._lines.next(elapsed()) == (elapsed() + 1, (ADA, "good"))
@@ -195,7 +195,7 @@ def test_a_thread_pauses_anew_after_a_success_of_its_own(bs: Backstory, elapsed:
         door.record(ADA, "t", exchange(topic))
     assert waiting._lines.next(elapsed())[0] == elapsed() + 2
     disk.plan = [None, KeyError("a bug")]
-    waiting._retry((ADA, "t"))
+    waiting._run((ADA, "t"))
     assert said(bs) == words(exchange("tea"))
     assert waiting._lines.next(elapsed())[0] == elapsed() + 1
 

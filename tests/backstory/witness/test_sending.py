@@ -436,7 +436,7 @@ def test_a_fork_waits_until_no_file_is_half_written_and_not_for_the_witness(
         return real(stream)
 
     memo.go_on.clear()
-    monkeypatch.setattr("backstory.witness.sender._FORK_PATIENCE_SECONDS", PATIENCE)
+    monkeypatch.setattr("backstory.ledger.concurrency.jobs._FORK_SECONDS", PATIENCE)
     bench.add("runs")
     monkeypatch.setattr(bench.store, "head", slow)
     flusher = threading.Thread(target=bench.sender.flush, args=(PATIENCE,))

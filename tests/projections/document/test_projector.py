@@ -161,14 +161,14 @@ def test_to_note_a_commit_looks_at_no_file_and_renders_nothing(bench: Bench, mon
 def test_reading_starts_no_thread(bench: Bench) -> None:
     bench.writer.memory()
     bench.projector.flush(bench.writer)
-    assert bench.projector._work.thread is None
+    assert bench.projector._work._thread is None
     bench.add("runs")
-    assert bench.projector._work.thread is not None
+    assert bench.projector._work._thread is not None
 
 
 def test_closing_ends_the_thread_and_closing_again_does_nothing(bench: Bench) -> None:
     bench.add("runs")
-    thread = bench.projector._work.thread
+    thread = bench.projector._work._thread
     bench.projector.close()
     assert thread is not None
     assert not thread.is_alive()
@@ -200,7 +200,7 @@ def test_a_keeper_that_nobody_holds_any_more_ends_its_thread(tmp_path: Path) -> 
     memory = open_home(tmp_path).memory("ada")
     memory.add_fact("runs")
     memory.flush()
-    thread = memory._services.home.projector._work.thread
+    thread = memory._services.home.projector._work._thread
     assert thread is not None
     del memory
     end = time.monotonic() + PATIENCE
@@ -497,6 +497,7 @@ from backstory.projections.document.document import DocumentFile, render
 home = Path(sys.argv[1])
 memory = Backstory.open(home, background=False).memory("ada")
 memory.add_fact("runs")
+memory.flush()
 """
 
 
@@ -535,8 +536,8 @@ def test_a_child_forked_in_the_middle_of_the_parents_work_does_not_hang(tmp_path
     run(
         tmp_path,
         """
-from backstory.projections.document import projector as keeper
-keeper._FORK_PATIENCE_SECONDS = 0
+from backstory.ledger.concurrency import jobs
+jobs._FORK_SECONDS = 0
 busy, over, write = threading.Event(), threading.Event(), DocumentFile.is_current_or_edited
 
 def slow(self, data):

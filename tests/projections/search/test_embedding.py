@@ -263,7 +263,7 @@ def test_closing_ends_it_after_the_batch_it_is_at(bench):
     assert entered.wait(PATIENCE)
     closing = threading.Thread(target=embedding.close)
     closing.start()
-    until(lambda: embedding._closed)
+    until(lambda: embedding.ending)
     leave.set()
     closing.join(PATIENCE)
     assert not closing.is_alive()
