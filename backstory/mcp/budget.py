@@ -106,7 +106,7 @@ def quoted(text: str) -> str:
 
 
 def name_of(text: str | None) -> str:
-    """Return a name that somebody else chose, such as a thread's, as one short line."""
+    """Return a name from outside, such as a thread's, as one short line."""
     return clip(inline(text or ""), _LONGEST_NAME)
 
 

@@ -98,6 +98,6 @@ def _commit(memory: MemoryHandle, seq: str) -> str:
 
 
 def _shown(value: object) -> str:
-    # A turn may have a million characters, and nobody reads them in a resource.
+    # A turn may have a million characters, too many for a resource.
     plain = safe_json(msgspec.to_builtins(value))
     return orjson.dumps(plain, option=orjson.OPT_INDENT_2).decode()

@@ -51,7 +51,7 @@ def memory_server(home: Backstory, opens: Opens) -> MCPServer:
             instructions=_INSTRUCTIONS,
             version=__version__,
             log_level="WARNING",
-            # Over HTTP a subscriber would learn that the memory of somebody else has changed.
+            # Over HTTP a subscriber would learn that the memory of another user has changed.
             subscriptions=False,
             middleware=[answering.during],
             tools=list(_tools()),

@@ -35,7 +35,7 @@ def serve_stdio(home: Backstory, scope: Scope) -> None:
         try:
             asyncio.run(_serve(server, end))
         except* BrokenPipeError:
-            # The client went without closing the input first: there is nobody left to answer.
+            # The client ended without closing the input first, so no answer can be sent.
             pass
 
 

@@ -58,7 +58,7 @@ class Turns:
         Args:
             thread: The conversation; None for all.
             ignore_id: Messages that are equal but for their ids count as one, the oldest.
-            bound: Show only so many of the newest turns, 0 for all. The transcript keeps all of them.
+            bound: How many of the newest turns to show, 0 for all. The transcript keeps all of them.
 
         Returns:
             The view.

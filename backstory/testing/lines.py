@@ -34,7 +34,7 @@ def sealed(*events: Event, after: Head = EMPTY, cause: Cause | None = None, at: 
 
 
 def chain(count: int, *, after: Head = EMPTY, text: str = "said") -> list[bytes]:
-    """Return so many lines, each after the one before."""
+    """Return this number of lines, each after the one before."""
     return list(itertools.islice(endless_chain(after, text), count))
 
 

@@ -31,7 +31,7 @@ def dedup_key(content: str, mode: str = "normalized") -> str:
         content: the text of a fact.
         mode: one of `policy.DEDUP_KEYS`. `exact` strips the text. `casefold` also ignores case. `normalized` also
             applies NFKC (so NFC and NFD, full-width and half-width agree), collapses white space and drops trailing
-            punctuation, unless the text is punctuation alone. `visible` also leaves out characters that nobody sees.
+            punctuation, unless the text is punctuation alone. `visible` also leaves out invisible characters.
     """
     if mode == "exact":
         return content.strip()

@@ -55,7 +55,7 @@ def deliver(agent: Writer, *, wait: bool = True, newest: Commit | None = None) -
         return
     # Until it is delivered, every read of the user's memory tries again.
     users.behind.add(agent)
-    # Waited for before the first lock is held: nobody has to wait for the agent's ledger because the user's is locked.
+    # Waited for before the first lock is held, so that no other writer of the agent's ledger waits for the user's.
     for stream in (agent.transcript_stream, agent.ledger, users.transcript_stream, users.ledger):
         with agent.store.locked(stream, wait=wait):
             pass
@@ -129,7 +129,7 @@ def _undelivered(agent: Writer, users: Writer, name: str, newest: Commit | None)
 
 def _hand_over(agent: Writer, users: Writer, name: str, commit: Commit) -> None:
     if _is_overtaken(users, commit):
-        # Given up first: after a crash nobody would look for it again once it counts as received.
+        # Given up first: once it counts as received it is not looked for again after a crash.
         _give_up(agent, commit)
         _receive(users, name, msgspec.structs.replace(commit, events=tuple(map(_without_text, commit.events))))
         return

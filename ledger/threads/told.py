@@ -302,7 +302,7 @@ class _Search:
         return _likeliest(found) if found else self._rephrased()
 
     def _ending(self, count: int) -> Place | None:
-        """Match so many messages of the user with the end of the thread."""
+        """Match a number of the user's messages with the end of the thread."""
         pairs, left, missed, passed, exhausted = self._pairs(count)
         if not pairs:
             return None
@@ -348,7 +348,7 @@ class _Search:
         )
 
     def _pairs(self, count: int, skip: int = 0) -> _Pairs:
-        """Match so many messages of the user with turns, the last first; a thread may have missed some."""
+        """Match a number of the user's messages with turns, the last first; a thread may have missed some."""
         pairs: list[tuple[_Said, _Question]] = []
         left, missed, passed = count, 0, 0
         for question in self._back(skip):
@@ -366,7 +366,7 @@ class _Search:
         return _Pairs(pairs, left, missed, passed, exhausted=True)
 
     def _sought(self, question: _Question, left: int, most: int) -> int | None:
-        """Return which of so many messages is a turn; one before others only where it is told word for word."""
+        """Return which of a number of messages is a turn; one before others only where it is told word for word."""
         if not left or self._is(question, self._said[left - 1]):
             return left - 1 if left else None
         if question.words not in self._telling.words or self._said[left - 1].asked or not has_substance(question.words):

@@ -44,7 +44,7 @@ class Said(NamedTuple):
         return any(seal(self.role, form) == digest for form in self.forms)
 
     def has_size(self, size: int) -> bool:
-        """Whether this has so many characters."""
+        """Whether this has that number of characters."""
         return any(len(form) == size for form in self.forms)
 
 

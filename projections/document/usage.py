@@ -38,7 +38,7 @@ _PATIENCE_SECONDS = 1.0
 _TRIES = 3
 _KEPT = 1024
 _MOST_UNWRITTEN = 256
-"""Of so many scopes the uses wait to be written, at most: each keeps its writer, with all that was read of it."""
+"""The most scopes whose uses wait to be written: each keeps its writer, with all that was read of it."""
 _AT_ONCE = 2
 _DAY_SECONDS = 86_400.0
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)

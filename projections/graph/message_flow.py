@@ -65,7 +65,7 @@ def message_flow_of(
 
 
 def _receivers(turn: Turn, sender: str) -> Iterator[str | None]:
-    """Name each receiver once; whoever is named beside everybody is among them."""
+    """Name each receiver once; one that is named beside everybody is among them."""
     named = dict.fromkeys(turn.send_to)
     if not named or _TO_ALL in named:
         yield None

@@ -1,7 +1,7 @@
 """Shared memories: the newest memory of a scope, so that a process that opens the scope need not replay its ledger.
 
 A value is used only if it is the memory at the very head that the engine reports, and if it carries the signature of
-this scope. The signature is made with the ledger's secret, which is kept in the engine: nobody who can only write to
+this scope. The signature is made with the ledger's secret, which is kept in the engine: a client that can only write to
 the cache can make one. So an outdated, damaged or forged value costs time and changes no answer.
 
 An erasure moves the head, so what was kept before it is never used again, and it deletes the value. A process that

@@ -55,7 +55,7 @@ class RedisCache:
         """See `SharedCache`; a value of more than 8 MiB counts as none."""
 
         def read() -> object:
-            # Not GET: of a value that somebody else has put there this reads a part only.
+            # Not GET: of a value from another program this reads a part only.
             return self._redis.getrange(key, 0, _MOST_BYTES)
 
         value = self._tried(read, None)

@@ -81,7 +81,7 @@ _LOWER = frozenset({"staleness_min_candidates", "staleness_age_days", "consolida
 """Numbers of which a lower one accepts more; of the others it is the higher one."""
 
 _ONE_BY_ONE = 8
-"""Up to so many values are tried one by one; of more it is assumed that all looser ones accept, too."""
+"""The most values that are tried one by one; of more it is assumed that all looser ones accept, too."""
 
 _MOST_DECISIONS = 300
 """How often a commit is decided again at most."""

@@ -124,7 +124,7 @@ def worker(
         bs.must_learn()
         _must_take_changes(bs)
         working = Worker(bs, selection)
-        # Nobody reads the copies of a worker: they follow so that erased content does not stay in them.
+        # A worker's copies are not read: they follow so that erased content does not stay in them.
         copies = LocalCopies(bs, poll_seconds=_COPIES_SECONDS)
         with (
             _stopped_by_signals(working),

@@ -24,7 +24,7 @@ class Recordings:
 
     @property
     def is_full(self) -> bool:
-        """Whether so many recordings wait that no more should be begun."""
+        """Whether too many recordings wait to begin another one."""
         return len(self._tasks) >= _MOST
 
     def start(self, work: Callable[[], object], after: Awaitable[object] | None = None) -> asyncio.Task[None]:

@@ -79,7 +79,7 @@ async def readyz(request: Request) -> Response:
         wrong = next((check.check for check in examine_writing(home.home) if not check.ok), None) or wrong_with_store(
             home
         )
-        # The hint names folders, which are nobody's business who has no token.
+        # The hint names folders, which a caller without a token must not see.
         return JsonResponse(Health(ok=True) if wrong is None else Health(ok=False, detail=wrong), 503 if wrong else 200)
 
     return await run_in_thread(check)

@@ -77,7 +77,7 @@ def history_of(
 ) -> Reply:
     """Return the changes of memory, the newest first, as many as fit."""
     newest = memory.log(limit=1) if before is not None else ()
-    # At most so many are newer than `before`; one more than the limit shows whether there are older ones.
+    # One more than the limit shows whether there are older ones.
     newer = max(0, newest[0].seq - before + 1) if before is not None and newest else 0
     found = memory.log(limit=newer + limit + 1, fact=fact_id, thread=thread, since=since)
     entries = [entry for entry in found if before is None or entry.seq < before]

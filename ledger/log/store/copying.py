@@ -1,6 +1,6 @@
 """Copy of all streams from one engine to another, byte for byte, while the source is in use.
 
-1. The target is sealed as arriving, so that nobody takes an incomplete copy for a home.
+1. The target is sealed as arriving, so that an incomplete copy is not opened as a home.
 2. Every stream is copied. The chain of its lines is checked, and what the target took is read back. This is repeated
    for what came meanwhile, so that little is left for step 4.
 3. The source is sealed as moved. From here on it takes no changes, so there is never a second home to write to.
@@ -31,7 +31,7 @@ _BATCH_BYTES = 1 << 20
 _BATCH_LINES = 500
 _ROUNDS = 4
 _FEW_COMMITS = 1000
-"""So many are copied while the source is sealed already; with more, another round is made before, four in all."""
+"""The most that are copied while the source is sealed; with more, another round is made before, four in all."""
 
 _LEASE = "copy"
 _ROOTS = (LEDGER, TRANSCRIPT, "agents", "users")

@@ -29,7 +29,7 @@ def followed(
     """
     seq, first = after, ""
     while True:
-        # Before the lines are returned: whoever asks for them may remove the stream before asking for more.
+        # Before the lines are returned: the caller may remove the stream before it asks for more.
         if not first:
             first = _first_hash(store, stream)
         elif store.is_removed(first):

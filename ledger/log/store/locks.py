@@ -160,7 +160,7 @@ class FileLocks:
         raise LockTimeoutError(f"{path} is still locked by another thread after {timeout:g} s: try again")
 
     def _left(self, hold: _Hold) -> None:
-        """Count one user less, and keep nothing of a path that nobody uses and whose file is not open."""
+        """Count one user less, and drop a path without users whose file is not open."""
         with self._guard:
             hold.users -= 1
             if not hold.users and hold.descriptor is None and self._holds.get(hold.path) is hold:

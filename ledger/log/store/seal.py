@@ -1,8 +1,8 @@
 """Seal of a home of files: `HOME/sealed.json`, which every change looks for under the lock of its stream.
 
-Whoever sets the seal writes the file first, and then waits until each lock was free once. A change that did not find
-the file holds its lock by then, in a lock file that is there: the file is made and locked before the look. So no change
-is missed, not even the first one of a new stream.
+To set the seal, the file is written first, and then each lock is waited for until it was free once. A change that did
+not find the file holds its lock by then, in a lock file that is there: the file is made and locked before the look. So
+no change is missed, not even the first one of a new stream.
 """
 
 from __future__ import annotations

@@ -304,7 +304,7 @@ def _ours(error: Exception) -> Exception | None:
 
 
 def _stop(loop: LoopThread, process: int) -> None:
-    """End the loop of a connection that nobody has any more."""
+    """End the loop of a connection that is not referenced any more."""
     if process == os.getpid():
         loop.stop()
 

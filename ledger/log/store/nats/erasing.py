@@ -3,7 +3,7 @@
 A message cannot change. So an erasure stores the lines that replace erased ones as stubs on a subject of their own, and
 with them, all at once, a note of the messages that are to go; then it deletes these, overwriting their bytes. A reader
 puts the stub in the place of the message whether that is still there or not, so the erasure is whole as soon as the
-stubs are stored. Whoever next finds such a note deletes what is left.
+stubs are stored. The next process that finds such a note deletes what is left.
 
 A removal stores, all at once, a mark for each stream, a last message that says it is gone, another in the place of its
 secret, and a note with the streams. Then it deletes all messages of the streams up to the note. The next removal

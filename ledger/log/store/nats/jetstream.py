@@ -208,7 +208,7 @@ class JetStream(Connection):
         return self.run(self._get(name, {"seq": seq}))
 
     def page(self, name: str, subject: str, seq: int, count: int) -> list[Stored]:
-        """Return up to so many messages on a subject from a sequence on, from any replica, which may lag behind."""
+        """Return messages on a subject from a sequence on, up to a number, from any replica, which may lag behind."""
         return self.run(self._page(name, subject, seq, count))
 
     def delete(self, name: str, seqs: Sequence[int], *, erase: bool = True) -> None:

@@ -52,7 +52,7 @@ class LoopThread:
             StoreError: it was stopped before, or this is its own thread.
         """
         if threading.get_ident() == self._thread.ident:
-            # As where a generator is collected here that somebody left half-read: to wait would be for ever.
+            # As where a half-read generator is collected here: to wait would be for ever.
             work.close()
             raise StoreError("the loop of the connection cannot wait for itself: ask from another thread")
         call = _Call(work)
@@ -126,13 +126,13 @@ class LoopThread:
                     task.cancel()
                 self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
             self.loop.close()
-            # Of some that are done, nobody was told any more.
+            # Some are done, and their callers were not woken.
             for call in self._begun:
                 call.answered.release()
             self._refuse_all()
 
     def _refuse_all(self) -> None:
-        """Let go of who waits for a closed loop; who comes later tries to wake it, and so finds out."""
+        """Release the callers that wait for a closed loop; a later call fails when it wakes the loop."""
         self._awake = False
         # Several threads may do this at once.
         with suppress(IndexError):

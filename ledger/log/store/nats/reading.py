@@ -110,7 +110,7 @@ class Reading:
             if (tip.origin, tip.head.seq) < (known.origin, known.head.seq):
                 return False
         elif tip.at < known.at and self._wire.last_seq(name) < known.at:
-            # It was not removed: whoever answers does not have it yet, or any more.
+            # It was not removed: the replica that answers does not have it yet, or any more.
             return False
         self._newest.put(stream, tip)
         return True

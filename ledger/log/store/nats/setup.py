@@ -190,7 +190,7 @@ def _shards(config: StreamConfig | None) -> str | None:
 def _unfit(config: StreamConfig) -> Iterator[str]:
     """Yield what to set so that a stream keeps what it acknowledges, and acknowledges what it keeps."""
     if config.retention != "limits":
-        # With another retention a message goes once it was delivered, or at once where nobody waits for it.
+        # With another retention a message goes once it was delivered, or at once without a consumer.
         yield "retention to limits"
     if config.max_age > 0:
         yield "max_age to 0"

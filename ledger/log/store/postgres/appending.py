@@ -46,7 +46,7 @@ SELECT outcome, head_seq FROM backstory.append(
 
 
 class _Append:
-    """Lines on their way to the server. `outcome` is what it said of them; empty where it did not answer."""
+    """Lines on their way to the server. `outcome` is its answer; empty where there was none."""
 
     __slots__ = ("error", "expected", "gate", "hashes", "leads", "lines", "lock", "outcome", "previous", "seq", "size",
                  "stream", "token")  # fmt: skip

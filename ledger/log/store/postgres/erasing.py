@@ -207,7 +207,7 @@ class Erasures:
             connection.patience = _REWRITE_SECONDS
             connection.add_notice_handler(listen)
             try:
-                # Whoever waited for the table would keep all others off it, behind a backup for hours.
+                # A wait for the table would keep all others off it, behind a backup for hours.
                 connection.execute(
                     sql.SQL("VACUUM (FULL, VERBOSE, SKIP_LOCKED) {}").format(sql.Identifier(*relation.split(".", 1)))
                 )

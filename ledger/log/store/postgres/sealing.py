@@ -1,6 +1,6 @@
 """Seal of a database: one row, which every change reads in its own transaction.
 
-Whoever sets it locks its table first. That waits for every transaction that has read it, and so for every change that
+To set it, its table is locked first. That waits for every transaction that has read it, and so for every change that
 is under way.
 """
 
