@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
 import pytest
+from fakes import exchange, open_home
+
+from backstory.copying import _OF_HOME
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 MODULE = re.compile(r"(?<![\w/.{<…-])[\w.-]+(?:/[\w.-]+)*/\w+\.py\b")
+BARE = re.compile(r"`([\w-]+\.py)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^( *)(```|~~~).*?^\1\2", re.DOTALL | re.MULTILINE)
 
@@ -42,6 +47,32 @@ def broken(page: Path) -> list[str]:
 def test_every_module_path_on_a_page_exists(page: Path) -> None:
     paths = MODULE.findall(page.read_text(encoding="utf-8"))
     assert [path for path in paths if not ((page.parent if path.startswith("..") else ROOT) / path).is_file()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_module_that_a_page_names_without_its_folder_exists(page: Path) -> None:
+    assert set(BARE.findall(page.read_text(encoding="utf-8"))) <= modules()
+
+
+@functools.cache
+def modules() -> set[str]:
+    folders = ("backstory", "benchmarks", "deploy", "examples", "ledger", "projections", "tests")
+    return {path.name for folder in folders for path in (ROOT / folder).rglob("*.py")}
+
+
+def test_the_table_of_a_home_names_every_file_in_it(tmp_path: Path) -> None:
+    with open_home(tmp_path, fact_eviction_policy="hybrid", witness=str(tmp_path / "heads")) as bs:
+        memory = bs.memory("ada")
+        memory.record("t", exchange("tea"))
+        memory.add_fact("Drinks tea")
+        memory.search("tea")
+        memory.embed()
+        memory.touch(memory.facts()[0].id)
+        bs.faults.count(memory, "record", "StoreError")
+    page = (ROOT / "docs/reference/log-format.md").read_text(encoding="utf-8")
+    found = {path.name for path in (tmp_path / "users/ada").iterdir()}
+    assert found >= {"access.json", "faults.json", "vectors.sqlite", "witness.json"}
+    assert [name for name in sorted({*found, *_OF_HOME}) if name not in page] == []
 
 
 def test_some_pages_name_modules() -> None:
