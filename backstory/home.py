@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from backstory import checks
 from backstory.aio import in_thread
-from backstory.descriptors import translate_verbs
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import (
     BackstoryError,
@@ -32,6 +31,7 @@ from backstory.ledger.log.store import EventStore, KeepsFiles
 from backstory.ledger.log.writer import Listener, Salts, Writer, random_salt
 from backstory.lifecycle.assembly import assemble, signals_of
 from backstory.memory import MemoryHandle
+from backstory.open_files import translate_verbs
 from backstory.operations import learning
 from backstory.operations.services import HomeServices, ScopeServices
 from backstory.outbox.faults import Faults

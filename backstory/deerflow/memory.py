@@ -9,13 +9,13 @@ from typing import Self
 
 import msgspec
 
-from backstory.descriptors import translate_verbs
 from backstory.ledger.core.errors import InputError, RefusedError
 from backstory.ledger.core.events import DOCUMENT_SECTIONS
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import same_category
 from backstory.ledger.core.summaries import thread_summaries
 from backstory.memory import MemoryHandle
+from backstory.open_files import translate_verbs
 from backstory.operations.changing import import_document
 from backstory.operations.services import live_fact
 from backstory.projections.context import Context, last_words

@@ -11,8 +11,8 @@ import msgspec
 
 from backstory import checks
 from backstory.aio import in_thread
-from backstory.descriptors import translate_verbs
 from backstory.ledger.core.errors import NotFoundError
+from backstory.open_files import translate_verbs
 from backstory.operations.services import ScopeServices
 from backstory.projections.turns import TurnFilter, TurnQuery, TurnView, Words, same_words, words_of
 from backstory.results import RecordResult

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backstory import checks
-from backstory.descriptors import translate_verbs
 from backstory.ledger.core.commands import Command
 from backstory.ledger.core.commit import EMPTY, Cause, Commit, Head
 from backstory.ledger.core.errors import ConfigError, NoModelError, NotFoundError, UsageError
@@ -35,6 +34,7 @@ from backstory.ledger.log.commits import read_durable_commits, seqs_with_hash
 from backstory.ledger.log.store import TellsAtOnce
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.due import Timing
+from backstory.open_files import translate_verbs
 from backstory.outbox.faults import Faults
 from backstory.projections.context import Blocks
 from backstory.projections.context.joined import USERS, Joined, join
