@@ -184,7 +184,7 @@ def test_a_memory_full_of_facts_by_hand_takes_no_more(memory):
     ("call", "error"),
     [
         (lambda m: m.add_fact("  "), UsageError),
-        (lambda m: m.add_fact("x", category="hobby"), UsageError),
+        (lambda m: m.add_fact("x", category=" "), UsageError),
         (lambda m: m.add_fact("x", confidence=1.5), UsageError),
         (lambda m: m.add_fact("x", confidence="0.5"), UsageError),
         (lambda m: m.set_policy(max_facts=True), ConfigError),
