@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from sizes import examples
 from story import Story, extract
-from strategies import documents, heats, many_facts, new_facts, policies, proposals, waits
+from strategies import documents, heats, many_facts, new_facts, policies, proposals, waits, words
 
 from backstory.ledger.core.commands import (
     AddFact,
@@ -116,8 +116,8 @@ def take_step(draw: st.DrawFn, history: History, step: str) -> tuple[LedgerEvent
             basis = memory.seq if step == "learn" else draw(st.integers(1, memory.seq))
             some = st.lists(st.sampled_from([*memory.facts, "fact_0_0"]), unique=True).map(tuple)
             told = st.none() | st.none() | st.just((*memory.facts,)) | some
-            command = extract(*candidates, basis=basis, shown=draw(told), stale=draw(told), heat=heat)
-            events = history.ask(command, "extraction", thread="t1")
+            more = {"shown": draw(told), "stale": draw(told), "heat": heat, **draw(words)}
+            events = history.ask(extract(*candidates, basis=basis, **more), "extraction", thread="t1")
             history.proposed[history.memory.seq] = candidates
             return events
         case "add":

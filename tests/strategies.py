@@ -15,6 +15,7 @@ from backstory.ledger.core.events import (
     NewSummary,
     Reinforcement,
     Removal,
+    Spoken,
     Unread,
 )
 from backstory.ledger.core.memory import Memory
@@ -61,6 +62,17 @@ policies = st.builds(
 )
 waits = st.sampled_from([0, 0, 2, 2, 100])
 """Days until the next thing happens: often so many that facts are up for review."""
+
+spoken = st.builds(
+    Spoken,
+    at=st.sampled_from([f"{day}T00:00:00.000000Z" for day in ("2025-05-01", "2026-01-02", "2026-03-01", "2030-01-01")]),
+    role=st.sampled_from(["user", "assistant"]),
+)
+"""When turns were said: before the first commit of a story, during it, and by a clock that is fast."""
+words = st.just({}) | st.fixed_dictionaries(
+    {"answered": spoken, "cited": st.dictionaries(st.sampled_from(["t1", "t2"]), spoken)}
+)
+"""What an update knows of its turns; nothing in one of an earlier version."""
 
 # What is drawn in every step of a history is built here, once: `st.builds` reads the type hints of its class each time.
 _LABELS = {

@@ -34,6 +34,7 @@ from backstory.ledger.core.events import (
     Section,
     SectionEvent,
     SettingEvent,
+    Spoken,
     SummaryShared,
     SummaryUpdated,
     TurnEvent,
@@ -105,7 +106,7 @@ class Extract(_Command, frozen=True):
     `shown` are the ids of the facts it saw (None: all), `stale` of those it was asked to review (None: all that are
     due). `covered`: another update has covered the same turns. `users`: the sections shown were the user's, as of this
     commit of the user's memory, and new ones are the user's too. `users_erased`: an erasure there came after it.
-    `said_again` as in UpdateProposed.
+    `said_again`, `answered` and `cited` as in UpdateProposed.
     """
 
     thread: str
@@ -117,6 +118,16 @@ class Extract(_Command, frozen=True):
     users: int | None = None
     users_erased: int | None = None
     said_again: dict[str, float] = {}
+    answered: Spoken | None = None
+    cited: dict[str, Spoken] = {}
+
+    def spoken(self, evidence: Iterable[str] = ()) -> Spoken | None:
+        """Return when the words behind a candidate were said: the turns that it cites, else those of the update.
+
+        A host's clock may be fast, so no time is later than the command's. None where it is not known.
+        """
+        said = Spoken.of_all(self.cited[turn] for turn in evidence if turn in self.cited) or self.answered
+        return said and msgspec.structs.replace(said, at=min(said.at, self.at))
 
 
 class FailUpdate(_Command, frozen=True):

@@ -7,11 +7,20 @@ msgspec see docs/explanation/adr/0001-events-are-msgspec-structs.md.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Iterable
+from typing import Self, TypeAlias
 
 import msgspec
 
-from backstory.ledger.core.kinds import ErasedContent, FailureReason, PolicySource, RemovalReason, Revision, Rule
+from backstory.ledger.core.kinds import (
+    ErasedContent,
+    FailureReason,
+    PolicySource,
+    RemovalReason,
+    Revision,
+    Rule,
+    Speaker,
+)
 from backstory.ledger.core.policy import Policy
 
 SECTION_GROUPS = {
@@ -32,13 +41,31 @@ class _Value(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults
     """Base of the values that events carry."""
 
 
+class Spoken(_Value, frozen=True):
+    """When turns were said, and by whom: the time of the newest; `assistant` only if no user's turn is among them."""
+
+    at: str
+    role: Speaker = "user"
+
+    @classmethod
+    def of_all(cls, parts: Iterable[Self]) -> Self | None:
+        """Return the same of several; None of none."""
+        known = list(parts)
+        if not known:
+            return None
+        by_user = any(part.role == "user" for part in known)
+        return cls(max(part.at for part in known), "user" if by_user else "assistant")
+
+
 class Fact(_Value, frozen=True, kw_only=True):
     """A statement in memory.
 
     `source` is the thread it came from, or one of NO_THREADS; `evidence` holds the ids of the turns cited. `seq` is the
     commit that added it and `place` its index in that commit's proposal; both together are its birth rank. A fact with
     `by_hand` was entered or changed by a person, and no model can change it. `consolidated_from` holds the ids of the
-    facts that were merged into it. Times are ISO 8601, UTC, microseconds.
+    facts that were merged into it. `said` is about the turns that it rests on: those it was learned from, and those
+    that confirmed or repeated it; None where that is not known, and where it came from no turns. Times are ISO 8601,
+    UTC, microseconds.
 
     What it says was true from `valid_from` to the end of `valid_until`, and it is not to be remembered once
     `expires_at` has passed: a year, month, day or moment each, as `moments.stated_time` spells them; None: unknown.
@@ -62,6 +89,12 @@ class Fact(_Value, frozen=True, kw_only=True):
     valid_from: str | None = None
     valid_until: str | None = None
     expires_at: str | None = None
+    said: Spoken | None = None
+
+    @property
+    def rests_on(self) -> Spoken:
+        """When the words that the fact rests on were said; where that is not known, when it was created."""
+        return self.said or Spoken(self.created_at)
 
 
 class Access(_Value, frozen=True):
@@ -257,6 +290,7 @@ class FactRemoved(FactEvent, frozen=True):
     fact was ranked by, or the id of the fact that a merged one went into. With `marked_after` a person took it away
     when this was the transcript's last commit: a model adds its text again only after a later turn of the user.
     `valid_until` is what the removal states as the end of an `ended` fact.
+    `said_at` is the time of the newest turn for which a model removed it: older words do not add its text again.
     """
 
     fact: Fact
@@ -268,6 +302,7 @@ class FactRemoved(FactEvent, frozen=True):
     labels: dict[str, str] = {}
     marked_after: int | None = None
     valid_until: str | None = None
+    said_at: str | None = None
 
 
 class FactRevised(FactEvent, frozen=True):
@@ -337,13 +372,15 @@ class SectionsMoved(SharingEvent, frozen=True):
 
 
 class UpdateProposed(UpdateEvent, frozen=True):
-    """A model answered.
+    """A model answered; no text in memory changes.
 
     `basis` is the seq of the memory it was shown; `shown` the ids of the facts it saw (None: all of the basis); `stale`
     the ids it was asked to review (None: all that are due); `digest` the sha256 of its raw text and `size` the length
     of that text in characters; `users` the commit of the user's memory whose sections it saw (None: the agent's own).
     `said_again` holds, by the place of a candidate whose text a person took away, the highest share of its content
-    words in a turn of the user since. `digest` is empty where a candidate was refused as `erased`.
+    words in a turn of the user since. `digest` is empty where a candidate was refused as `erased`. `answered` is about
+    the turns of the update (None: not known, as in commits of earlier versions), `cited` about each turn that a
+    candidate cites, by its id. `repeated` states, by id, what facts rest on from now on that duplicates repeat.
     """
 
     basis: int
@@ -353,6 +390,9 @@ class UpdateProposed(UpdateEvent, frozen=True):
     stale: tuple[str, ...] | None = None
     users: int | None = None
     said_again: dict[str, float] = {}
+    answered: Spoken | None = None
+    cited: dict[str, Spoken] = {}
+    repeated: dict[str, Spoken] = {}
 
 
 class CandidateRejected(UpdateEvent, frozen=True):

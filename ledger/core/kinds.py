@@ -91,10 +91,14 @@ Rule: TypeAlias = Literal[
     "removed_by_hand",
     "expired",
     "erased",
+    "older_evidence",
 ]
 """The rules that can refuse a candidate; `rules.decide.RULES` says what each means."""
 FailureReason: TypeAlias = Literal["unavailable", "rejected", "reply", "discarded", "basis", "covered"]
 ErasedContent: TypeAlias = Literal["fact", "section", "shared", "candidate", "proposal", "failure", "turn", "expired"]
+
+Speaker: TypeAlias = Literal["user", "assistant"]
+"""The role of a turn."""
 
 PolicySource: TypeAlias = Literal["config", "manual"]
 Eviction: TypeAlias = Literal["confidence", "hybrid"]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, assert_never
+from typing import TypeAlias, TypeVar, assert_never
 
 import msgspec
 
@@ -29,6 +29,7 @@ from backstory.ledger.core.events import (
     SummaryUpdated,
     TurnEvent,
     UpdateEvent,
+    UpdateProposed,
 )
 from backstory.ledger.core.kinds import Barrier, CauseKind
 from backstory.ledger.core.moments import ends
@@ -40,12 +41,15 @@ BARRIERS: tuple[Barrier, ...] = ("clear", "redaction", "revert", "rollback")
 MOST_MARKS = 1_000
 """How many marks of each kind are kept, the newest."""
 
+_V = TypeVar("_V")
+
 
 class Mark(msgspec.Struct, frozen=True):
-    """A text that a person took away in commit `seq`, when the transcript's last commit was `after`."""
+    """A text that a person took away in commit `seq`, made at `at`, when the transcript's last commit was `after`."""
 
     seq: int
     after: int
+    at: str = ""
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -58,7 +62,8 @@ class Memory(msgspec.Struct, frozen=True):
     sections, `shared` is the last commit of an agent that shared one and `shared_before` the one before it, `moved`
     is whether the agent gave up its own, and `received` is the last commit that the user's memory received of each
     agent. `marks` are the texts that a person took away, by `mark_key`, and `erased` those that were erased, by keyed
-    digest; both oldest first.
+    digest. `taken` are the texts that models removed, by `mark_key`, with the time of the newest turn that they did
+    it for. All three are oldest first.
     """
 
     seq: int = 0
@@ -76,6 +81,7 @@ class Memory(msgspec.Struct, frozen=True):
     received: dict[str, int] = {}
     marks: dict[str, Mark] = {}
     erased: dict[str, Mark] = {}
+    taken: dict[str, str] = {}
 
     def section(self, name: str) -> Section:
         """Return the section of this name, or an empty one."""
@@ -151,6 +157,7 @@ class Fold:
         self.received = dict(memory.received)
         self.marks = dict(memory.marks)
         self.erased = dict(memory.erased)
+        self.taken = dict(memory.taken)
 
     def apply(self, event: Event) -> bool:
         """Apply one event; return whether it changed the document."""
@@ -162,6 +169,7 @@ class Fold:
 
     def advance(self, seq: int, at: str, kind: CauseKind, events: Sequence[Event]) -> None:
         """Apply a whole commit."""
+        self.at = at
         changed = False
         for event in events:
             if self.apply(event):
@@ -195,6 +203,7 @@ class Fold:
             dict(self.received),
             dict(self.marks),
             dict(self.erased),
+            dict(self.taken),
         )
 
 
@@ -213,19 +222,22 @@ def _added(fold: Fold, event: FactAdded) -> bool:
 
 def _removed(fold: Fold, event: FactRemoved) -> bool:
     if event.marked_after is not None:
-        _mark(fold.marks, mark_key(event.fact.content), Mark(fold.seq + 1, event.marked_after))
+        _mark(fold.marks, mark_key(event.fact.content), Mark(fold.seq + 1, event.marked_after, fold.at))
+    if event.said_at is not None:
+        key = mark_key(event.fact.content)
+        _mark(fold.taken, key, max(event.said_at, fold.taken.get(key, "")))
     return fold.facts.pop(event.fact.id, None) is not None
 
 
 def _revised(fold: Fold, event: FactRevised) -> bool:
     fold.facts[event.after.id] = event.after
     if event.marked_after is not None:
-        _mark(fold.marks, mark_key(event.before.content), Mark(fold.seq + 1, event.marked_after))
+        _mark(fold.marks, mark_key(event.before.content), Mark(fold.seq + 1, event.marked_after, fold.at))
     _lift(fold, event.after)
     return True
 
 
-def _mark(marks: dict[str, Mark], key: str, mark: Mark) -> None:
+def _mark(marks: dict[str, _V], key: str, mark: _V) -> None:
     marks.pop(key, None)
     marks[key] = mark
     while len(marks) > MOST_MARKS:
@@ -236,6 +248,14 @@ def _lift(fold: Fold, fact: Fact) -> None:
     # Most memories have no marks, and a replay calls this for every fact.
     if fold.marks:
         fold.marks.pop(mark_key(fact.content), None)
+
+
+def _proposed(fold: Fold, event: UpdateProposed) -> bool:
+    for fact_id, said in event.repeated.items():
+        # An erasure may have taken the fact.
+        if (fact := fold.facts.get(fact_id)) is not None:
+            fold.facts[fact_id] = msgspec.structs.replace(fact, said=said)
+    return False
 
 
 def _summary(fold: Fold, event: SummaryUpdated) -> bool:
@@ -278,7 +298,7 @@ def _ids_reserved(fold: Fold, event: IdsReserved) -> bool:
 
 def _redacted(fold: Fold, event: Redacted) -> bool:
     if event.mark is not None and event.marked_after is not None:
-        _mark(fold.erased, event.mark, Mark(fold.seq + 1, event.marked_after))
+        _mark(fold.erased, event.mark, Mark(fold.seq + 1, event.marked_after, fold.at))
     if event.fact is not None:
         fold.facts.pop(event.fact, None)
     if event.section is not None:
@@ -293,7 +313,7 @@ def _expired(event: Event) -> bool:
     return isinstance(event, SummaryUpdated | Erased) or (isinstance(event, Redacted) and event.what == "expired")
 
 
-def _effect_of(event: Event) -> _Effect | None:
+def _effect_of(event: Event) -> _Effect | None:  # noqa: C901, PLR0912 one case for each event
     """Return what an event does to a fold and whether that changed the document; None if it does nothing."""
     match event:
         case FactAdded():
@@ -316,6 +336,8 @@ def _effect_of(event: Event) -> _Effect | None:
             return _ids_reserved
         case Redacted():
             return _redacted
+        case UpdateProposed():
+            return _proposed
         case UpdateEvent() | Erased() | TurnEvent():
             return None
         case _:

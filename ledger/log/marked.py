@@ -1,7 +1,7 @@
 """Marked texts in a command: which candidates repeat them, and whether a user said them again.
 
-The rules about marks are pure (`rules.marks`). What they need of the transcript and of the scope's secret is looked up
-here, when a command is decided.
+The rules about marks are pure (`rules.marks`), and so are those about evidence (`rules.screening`). What they need of
+the transcript and of the scope's secret is looked up here, when a command is decided.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 from backstory.ledger.core.commands import AddFact, Command, EditFact, Extract, withheld
 from backstory.ledger.core.dedup import mark_key
-from backstory.ledger.core.events import Candidate, Consolidation, NewFact, TurnRange
+from backstory.ledger.core.events import Candidate, Consolidation, NewFact, Spoken, Turn, TurnRange
 from backstory.ledger.core.memory import Mark, Memory
 from backstory.ledger.erasure.digest import mark_sealing
 from backstory.ledger.rules.marks import highest_share, is_said_again, marked
@@ -77,14 +77,41 @@ class Marked:
 
     def _share(self, candidate: NewFact | Consolidation, mark: Mark) -> float:
         cited = candidate.evidence if isinstance(candidate, NewFact) else ()
-        return highest_share(candidate.content, self._users_words(cited, mark.after))
+        return highest_share(candidate.content, self._users_words(cited, mark))
 
-    def _users_words(self, cited: Iterable[str], after: int) -> list[str]:
-        """Return what the user said in the answered and the cited turns, as far as it was recorded after a mark."""
+    def _users_words(self, cited: Iterable[str], mark: Mark) -> list[str]:
+        """Return what the user said in the answered and the cited turns, as far as it was said after a mark."""
         thread = self._thread
         if thread is None:
             return []
         ordinals = set() if self._turns is None else set(range(self._turns.first, self._turns.last + 1))
         ordinals |= {thread.latest[turn] for turn in cited if turn in thread.latest}
-        found = (thread.turns[n - 1] for n in sorted(ordinals) if n <= len(thread.turns) and thread.seqs[n - 1] > after)
-        return [turn.content for turn in found if turn is not None and turn.role == "user" and thread.stands(turn.n)]
+        recorded = (n for n in sorted(ordinals) if n <= len(thread.turns) and thread.seqs[n - 1] > mark.after)
+        found = (turn for n in recorded if (turn := thread.turns[n - 1]) is not None and thread.stands(n))
+        # What was recorded later may be an old conversation.
+        return [turn.content for turn in found if turn.role == "user" and turn.at >= mark.at]
+
+
+def with_cited(command: Extract, thread: Thread, answered: TurnRange) -> Extract:
+    """Return a command with what the rules about evidence need to know.
+
+    Args:
+        command: a model's answer.
+        thread: the conversation that it is about.
+        answered: the turns that it answered.
+    """
+    turns = thread.standing(answered.first, answered.last)
+    # Two turns may have one id: the latest one counts, and an id of the host before one of ours.
+    here = {turn.id: turn for turn in sorted(turns, key=lambda turn: (not turn.anonymous, turn.n))}
+    candidates = command.proposal.candidates
+    ids = dict.fromkeys(each for one in candidates if isinstance(one, NewFact) for each in one.evidence)
+    cited = {each: turn for each in ids if (turn := here.get(each) or thread.find(each)) is not None}
+    return msgspec.structs.replace(
+        command,
+        answered=Spoken.of_all(map(_spoken, turns)),
+        cited={each: _spoken(turn) for each, turn in cited.items()},
+    )
+
+
+def _spoken(turn: Turn) -> Spoken:
+    return Spoken(turn.at, "assistant" if turn.role == "assistant" else "user")

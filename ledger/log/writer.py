@@ -49,7 +49,7 @@ from backstory.ledger.erasure.requests import Erasure, Plan
 from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.eraser import Eraser, Purge
 from backstory.ledger.log.group_commit import PendingCommit
-from backstory.ledger.log.marked import Marked
+from backstory.ledger.log.marked import Marked, with_cited
 from backstory.ledger.log.pipeline import CommitPipeline, StreamQueue
 from backstory.ledger.log.reader import Reader, State
 from backstory.ledger.log.served import ServedMemory, Serving
@@ -421,6 +421,8 @@ class Writer:
             if covered or (late is not None and late.by != "redaction"):
                 cause = msgspec.structs.replace(cause, turns=None)
         thread = self._thread(cause.thread) if isinstance(command, Extract) and cause.thread is not None else None
+        if isinstance(command, Extract) and thread is not None and answered is not None:
+            command = with_cited(command, thread, answered)
         command = Marked(memory, self._secret, thread, answered).completed(command)
         if isinstance(command, Summarize):
             command = self._completed_summary(command)

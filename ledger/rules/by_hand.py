@@ -15,6 +15,7 @@ from backstory.ledger.core.events import (
     FactRevised,
     LedgerEvent,
     Removal,
+    Spoken,
 )
 from backstory.ledger.core.kinds import RemovalReason
 from backstory.ledger.core.memory import Memory
@@ -74,6 +75,10 @@ def edit_fact(memory: Memory, command: EditFact) -> list[LedgerEvent]:
     others = (fact for fact in memory.facts.values() if fact.id != before.id)
     if (holder := next((fact for fact in others if dedup_key(fact.content, mode) == key), None)) is not None:
         return [CandidateRejected(edit, "duplicate", f"{holder.id} already says this")]
+    if after.said is not None:
+        # What a person or a tool writes has the time of the command.
+        role = after.said.role if command.by_model else "user"
+        after = msgspec.structs.replace(after, said=Spoken(command.at, role))
     underivable = {
         name: value
         for name in EDITABLE

@@ -72,7 +72,7 @@ RULES: Mapping[Rule, str] = MappingProxyType(
         "by_hand": "it would change a fact that a person entered",
         "repeated": "another candidate of the same update asks for the same",
         "replacement_refused": "it removes a fact whose replacement was refused",
-        "removal_refused": "it replaces a fact whose removal was refused by the gate",
+        "removal_refused": "it replaces a fact whose removal was refused by the gate or for its older evidence",
         "not_due": "the fact it reviews is not due for review",
         "sources": "the facts it would merge may not be merged",
         "limit": "the update has reached the limit for this kind of change",
@@ -85,6 +85,7 @@ RULES: Mapping[Rule, str] = MappingProxyType(
         "removed_by_hand": "a person took it away, and the user has not said it again since",
         "expired": "its `expiresAt` has passed",
         "erased": "its text was erased, and the user has not said it again since; nothing of it is kept",
+        "older_evidence": "its words are older than those that the fact rests on, or that took the same text away",
     }
 )
 """Every rule that can refuse a candidate, and what a refusal by it means."""

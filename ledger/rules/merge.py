@@ -13,6 +13,7 @@ from typing import assert_never
 import msgspec
 
 from backstory.ledger.core.commands import Extract, Fields, labels_of
+from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.events import (
     Candidate,
     CandidateRejected,
@@ -28,6 +29,7 @@ from backstory.ledger.core.events import (
     Reinforcement,
     Removal,
     Section,
+    Spoken,
     SummaryShared,
     SummaryUpdated,
     Unread,
@@ -76,6 +78,8 @@ def merge_update(memory: Memory, command: Extract) -> list[LedgerEvent]:
         command.stale,
         command.users,
         command.said_again,
+        command.answered,
+        command.cited,
     )
     if (late := too_late(memory, command)) is not None:
         if late.by == "redaction":
@@ -91,9 +95,10 @@ def merge_update(memory: Memory, command: Extract) -> list[LedgerEvent]:
     admission = admit(memory, newcomers, ranking, removals, refused)
     refused = admission.refused | _refuse_leaving(proposal.candidates, admission, removals, command.at)
     accepted = (candidate for candidate in proposal.candidates if candidate.place not in refused)
+    repeated = _repeated(memory, command, admission)
     return [
-        proposed,
-        *_changes(memory, accepted, command),
+        msgspec.structs.replace(proposed, repeated={fact.id: fact.rests_on for fact in repeated}),
+        *_changes({**memory.facts, **{fact.id: fact for fact in repeated}}, memory, accepted, command),
         *_merged_sources(memory, admission),
         *admitted(admission, stated=False),
         *refusals_of(proposal.candidates, refused),
@@ -127,6 +132,7 @@ def _newcomers(
         longest = longest_lifetime(memory.policy)
         if fact.expected_valid_days is not None and fact.expected_valid_days > longest:
             fact = msgspec.structs.replace(fact, expected_valid_days=longest)
+        fact = msgspec.structs.replace(fact, said=command.spoken(candidate.evidence))
         return ((candidate, fact),)
     if isinstance(candidate, Consolidation) and candidate.place not in refused:
         return ((candidate, _merged(memory, candidate, command)),)
@@ -162,6 +168,7 @@ def _merged(memory: Memory, candidate: Consolidation, command: Extract) -> Fact:
         valid_from=sources[0].valid_from,
         valid_until=sources[0].valid_until,
         expires_at=sources[0].expires_at,
+        said=Spoken.of_all(fact.rests_on for fact in sources) if any(fact.said for fact in sources) else None,
     )
 
 
@@ -188,10 +195,38 @@ def _merged_sources(memory: Memory, admission: Admission) -> list[LedgerEvent]:
     ]
 
 
-def _changes(memory: Memory, accepted: Iterable[Candidate], command: Extract) -> Iterator[LedgerEvent]:
-    """Yield the events of the accepted candidates that make no new fact."""
-    # Two candidates may revise one fact, so the second has to see what the first made of it.
-    facts = dict(memory.facts)
+def _repeated(memory: Memory, command: Extract, admission: Admission) -> list[Fact]:
+    """Return the facts that duplicates repeat, if that changes what they rest on."""
+    doubles = [
+        candidate
+        for candidate in command.proposal.candidates
+        if isinstance(candidate, NewFact) and candidate.place in admission.refused
+        if admission.refused[candidate.place].rule == "duplicate"
+    ]
+    if command.answered is None or not doubles:
+        return []
+    mode = memory.policy.dedup_key
+    holders = {dedup_key(fact.content, mode): fact for fact in memory.facts.values() if not fact.by_hand}
+    for candidate in doubles:
+        key = dedup_key(candidate.content, mode)
+        if (fact := holders.get(key)) is not None:
+            holders[key] = _resting(fact, command.spoken(candidate.evidence))
+    return [fact for fact in holders.values() if fact != memory.facts[fact.id]]
+
+
+def _resting(fact: Fact, spoken: Spoken | None) -> Fact:
+    """Return a fact that rests on these words, too."""
+    said = None if spoken is None else Spoken.of_all((fact.rests_on, spoken))
+    return fact if said in (None, fact.rests_on) else msgspec.structs.replace(fact, said=said)
+
+
+def _changes(
+    facts: dict[str, Fact], memory: Memory, accepted: Iterable[Candidate], command: Extract
+) -> Iterator[LedgerEvent]:
+    """Yield the events of the accepted candidates that make no new fact.
+
+    Two candidates may revise one fact, so the second has to see in `facts` what the first made of it.
+    """
     for candidate in accepted:
         match candidate:
             case NewSummary():
@@ -201,7 +236,7 @@ def _changes(memory: Memory, accepted: Iterable[Candidate], command: Extract) ->
                 facts[candidate.id] = ending.after
                 yield ending
             case Removal():
-                yield _removed(facts[candidate.id], candidate)
+                yield _removed(facts[candidate.id], candidate, command)
             case Reinforcement():
                 event = _confirmed(facts[candidate.id], candidate, command)
                 facts[candidate.id] = event.after
@@ -236,7 +271,8 @@ def _ending(fact: Fact, candidate: Removal) -> FactRevised:
     return FactRevised(fact, after, "ending", candidate.place, proposed)
 
 
-def _removed(fact: Fact, candidate: Removal) -> FactRemoved:
+def _removed(fact: Fact, candidate: Removal, command: Extract) -> FactRemoved:
+    spoken = command.spoken()
     wrong: RemovalReason = "stale" if candidate.place.startswith("stale") else "model"
     return FactRemoved(
         fact,
@@ -246,12 +282,15 @@ def _removed(fact: Fact, candidate: Removal) -> FactRemoved:
         candidate.replacement,
         labels=labels_of(candidate),
         valid_until=candidate.valid_until,
+        said_at=None if spoken is None else spoken.at,
     )
 
 
 def _confirmed(fact: Fact, candidate: Reinforcement, command: Extract) -> FactRevised:
     confirmations = min(fact.confirmations + 1, _MAX_CONFIRMATIONS)
-    after = msgspec.structs.replace(fact, confirmations=confirmations, confirmed_at=command.at)
+    after = msgspec.structs.replace(
+        _resting(fact, command.spoken()), confirmations=confirmations, confirmed_at=command.at
+    )
     return FactRevised(fact, after, "confirmed", candidate.place, {**labels_of(candidate)})
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
 from backstory.ledger.core.commands import Extract, RemoveFact, labels_of
-from backstory.ledger.core.dedup import dedup_key
+from backstory.ledger.core.dedup import dedup_key, mark_key
 from backstory.ledger.core.events import (
     Candidate,
     Consolidation,
@@ -22,6 +22,7 @@ from backstory.ledger.core.events import (
     Removal,
     Unread,
 )
+from backstory.ledger.core.kinds import Rule
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import begins, ends
 from backstory.ledger.core.policy import Policy, rule_category
@@ -39,6 +40,8 @@ _KEPT = {"scope": "user", "durability": "durable", "authority": "descriptive"}
 _FEWEST_SOURCES = 2
 _STALE = "staleFacts"
 _STALE_REMOVALS = "staleFactsToRemove/"
+_BINDING: frozenset[Rule] = frozenset({"gate", "older_evidence"})
+"""The rules that refuse a removal together with the fact that replaces it."""
 
 
 def screen(memory: Memory, command: Extract, ranking: Ranking) -> dict[str, Verdict]:
@@ -116,7 +119,7 @@ class _Screening:
             verdict = self._gate(candidate) or self._check(candidate)
             if verdict is not None:
                 self._refused[candidate.place] = verdict
-        self._bind_gated_replacements()
+        self._bind_replacements()
         # In this order: each rule only sees the candidates that those before it have not refused.
         for rule in (
             self._repeated,
@@ -149,7 +152,8 @@ class _Screening:
                 return ERASED if is_withheld(candidate) else Verdict("malformed", candidate.detail)
             case NewFact():
                 verdict = screen_fact(candidate.content, candidate.confidence, self._policy)
-                return verdict or period_verdict(candidate, self._command.at) or self._marked(candidate)
+                verdict = verdict or period_verdict(candidate, self._command.at)
+                return verdict or self._marked(candidate) or self._taken(candidate)
             case NewSummary():
                 return self._summary(candidate)
             case Removal() if candidate.place.startswith(_STALE):
@@ -171,6 +175,14 @@ class _Screening:
         share = self._command.said_again.get(candidate.place, 0.0)
         return removed_by_hand(self._memory, candidate.content, share)
 
+    def _taken(self, candidate: NewFact) -> Verdict | None:
+        """Refuse a text that newer words took away."""
+        spoken = self._command.spoken(candidate.evidence)
+        taken = self._memory.taken.get(mark_key(candidate.content)) if self._memory.taken else None
+        if spoken is None or taken is None or spoken.at >= taken:
+            return None
+        return Verdict("older_evidence", f"words of {taken} took it away, and these are of {spoken.at}")
+
     def _summary(self, candidate: NewSummary) -> Verdict | None:
         if _has_no_words(candidate.summary):
             return Verdict("empty", "the section's new text has neither a letter nor a digit")
@@ -189,6 +201,9 @@ class _Screening:
             return Verdict("unknown_fact", "the model was not shown this fact")
         if fact.by_hand:
             return PROTECTED
+        spoken, rests_on = self._command.spoken(), fact.rests_on
+        if spoken is not None and spoken.at < rests_on.at:
+            return Verdict("older_evidence", f"the fact rests on words of {rests_on.at}, and these are of {spoken.at}")
         return None
 
     def _review(self, candidate: Removal | Extension) -> Verdict | None:
@@ -248,12 +263,12 @@ class _Screening:
 
     # Candidates against each other.
 
-    def _bind_gated_replacements(self) -> None:
-        """Refuse a new fact that replaces a fact whose removal was gated, because both are one change."""
+    def _bind_replacements(self) -> None:
+        """Refuse a new fact that replaces a fact whose removal is gated or late, because both are one change."""
         news = {candidate.place for candidate in self._candidates if isinstance(candidate, NewFact)}
         for candidate in self._candidates:
             verdict = self._refused.get(candidate.place)
-            if verdict is None or verdict.rule != "gate" or not isinstance(candidate, Removal):
+            if verdict is None or verdict.rule not in _BINDING or not isinstance(candidate, Removal):
                 continue
             place = f"newFacts/{candidate.replacement}"
             if place in news and place not in self._refused:

@@ -65,8 +65,8 @@ class Undo(msgspec.Struct, frozen=True):
 
 
 def _unconfirmed(fact: Fact) -> Fact:
-    """Return a fact without its confirmations, which never block an undo."""
-    return msgspec.structs.replace(fact, confirmations=0, confirmed_at=None)
+    """Return a fact without its confirmations and repetitions, which never block an undo."""
+    return msgspec.structs.replace(fact, confirmations=0, confirmed_at=None, said=None)
 
 
 class _RevertPlan:

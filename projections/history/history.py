@@ -146,7 +146,11 @@ def _differences(before: Fact, after: Fact) -> Iterator[str]:
     if before == after:
         yield "unchanged"
         return
-    described = {"content", "category", "confidence", "expected_valid_days", "confirmations", "confirmed_at", *TIMES}
+    if msgspec.structs.replace(before, said=after.said) == after:
+        yield f"rests on words of {after.rests_on.at}"
+        return
+    described = {"content", "category", "confidence", "expected_valid_days", "confirmations", "confirmed_at", "said"}
+    described |= {*TIMES}
     if before.content != after.content:
         yield f"{before.content} -> {after.content}"
     if (before.category, before.confidence) != (after.category, after.confidence):

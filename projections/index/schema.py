@@ -16,7 +16,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.threads.ranges import Ranges, overlap
 from backstory.ledger.threads.thread_coverage import ThreadCoverage
 
-VERSION = 10
+VERSION = 11
 """Raise it whenever what is kept changes, such as a field of Memory or of Fact: an index of another version is none."""
 
 LAST = b"\xff" * 24

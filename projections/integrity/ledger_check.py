@@ -353,9 +353,9 @@ class LedgerCheck:
         if then is None or fact.id in then.unknown:
             return None
         if commit.cause.kind == "rollback":
-            known = then.facts.get(fact.id) == fact
+            known = _alike(then.facts.get(fact.id), fact)
         else:
-            known = any(isinstance(event, FactRemoved) and event.fact == fact for event in then.events)
+            known = any(isinstance(event, FactRemoved) and _alike(event.fact, fact) for event in then.events)
         return None if known else f"restores fact {fact.id}, which commit {commit.cause.target} does not have so"
 
     def _restorable(self, commit: Commit) -> _Restorable | None:
@@ -386,7 +386,7 @@ class LedgerCheck:
         stands = self.fold.facts.get(fact.id)
         if stands is None:
             return f"{what} fact {fact.id}, which does not exist"
-        return None if stands == fact else f"{what} fact {fact.id} in a state that differs from memory"
+        return None if _alike(stands, fact) else f"{what} fact {fact.id} in a state that differs from memory"
 
     def _check_revision(self, commit: Commit, event: FactRevised) -> str | None:
         before, after, kind = event.before, event.after, commit.cause.kind
@@ -494,12 +494,17 @@ _CHECKS: Mapping[type, Callable[..., str | None]] = MappingProxyType(
 
 _MAY_CHANGE: Mapping[str, Mapping[str, object]] = MappingProxyType(
     {
-        "confirmed": {"confirmations": 0, "confirmed_at": None},
+        "confirmed": {"confirmations": 0, "confirmed_at": None, "said": None},
         "extended": {"expected_valid_days": None},
         "ending": {"valid_until": None, "by_hand": False},
     }
 )
 """The fields that each of a model's changes may touch."""
+
+
+def _alike(one: Fact | None, other: Fact) -> bool:
+    """Whether two states of a fact are one; when its words were repeated may have gone with an erased answer."""
+    return one is not None and msgspec.structs.replace(one, said=other.said) == other
 
 
 def _without(fact: Fact, change: str) -> Fact:

@@ -166,6 +166,8 @@ def _extraction(commit: Commit) -> Command | None:
         covered=covered,
         users=proposed.users,
         said_again=proposed.said_again,
+        answered=proposed.answered,
+        cited=proposed.cited,
     )
 
 

@@ -23,7 +23,7 @@ from msgspec import inspect as types
 
 from backstory.ledger.core.commit import EMPTY, FORMAT, Cause, Draft, Head, head_of, inspect, seal, unseal
 from backstory.ledger.core.errors import CorruptLogError
-from backstory.ledger.core.events import Access, Candidate, Event, Fact, LedgerEvent, Section, Turn, TurnRange
+from backstory.ledger.core.events import Access, Candidate, Event, Fact, LedgerEvent, Section, Spoken, Turn, TurnRange
 from backstory.ledger.core.kinds import (
     CauseAction,
     DedupKey,
@@ -209,7 +209,7 @@ def tables() -> dict[str, dict[str, tuple[str, str]]]:
 
 
 def structs() -> dict[str, type[msgspec.Struct]]:
-    named = {kind.__name__: kind for kind in (Access, Cause, Head, TurnRange, Fact, Section, Policy, Turn)}
+    named = {kind.__name__: kind for kind in (Access, Cause, Head, TurnRange, Spoken, Fact, Section, Policy, Turn)}
     named |= {str(kind.__struct_config__.tag): kind for kind in names_of(types.type_info(Event))}
     named |= {str(kind.__struct_config__.tag): kind for kind in names_of(types.type_info(Candidate))}
     return named

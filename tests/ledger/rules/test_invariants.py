@@ -138,7 +138,7 @@ def test_7_reverting_a_revert_gives_back_what_was_there(history, data):
 def test_8_what_if_under_the_policies_that_were_in_force_equals_live(history):
     again = decide_again(history.commits, {})
     assert said(again) == said(history.memory)
-    assert again.policy == history.memory.policy
+    assert (again.policy, again.taken) == (history.memory.policy, history.memory.taken)
 
 
 @thorough
@@ -166,7 +166,8 @@ def rebuild(history: History, commit: Commit) -> Command:
             told = commit.events[0]
             assert isinstance(told, UpdateProposed)
             candidates = history.proposed[commit.seq]
-            return extract(*candidates, basis=told.basis, shown=told.shown, stale=told.stale, heat=heat)
+            seen = {name: getattr(told, name) for name in ("shown", "stale", "answered", "cited")}
+            return extract(*candidates, basis=told.basis, heat=heat, **seen)
         case "import":
             candidates = history.proposed[commit.seq]
             if commit.cause.action == "save":

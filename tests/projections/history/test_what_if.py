@@ -71,7 +71,8 @@ def asked(history: History, twin: History, commit: Commit, overrides: dict[str, 
         case "extraction":
             told = commit.events[0]
             assert isinstance(told, UpdateProposed)
-            return extract(*proposed, basis=told.basis, shown=told.shown, stale=told.stale)
+            seen = {name: getattr(told, name) for name in ("shown", "stale", "answered", "cited")}
+            return extract(*proposed, basis=told.basis, **seen)
         case "import":
             if cause.action == "save":
                 return SaveDocument(at="", candidates=proposed)

@@ -28,6 +28,7 @@ from backstory.ledger.core.events import (
     Redacted,
     Section,
     SectionsMoved,
+    Spoken,
     SummariesReceived,
     SummaryShared,
     SummaryUpdated,
@@ -81,7 +82,7 @@ def fact(seq: int, place: int, content: str, source: str = "t1", **more: object)
     return Fact(id=f"fact_{seq}_{place}", content=content, source=source, seq=seq, place=place, **given)  # type: ignore[arg-type]
 
 
-OSLO = fact(2, 0, "lives in Oslo")
+OSLO = fact(2, 0, "lives in Oslo", said=Spoken(AT, "user"))
 TEA = fact(4, 0, "likes tea", "manual", by_hand=True)
 NEW = fact(7, 0, "sings")
 OTHER = fact(7, 1, "dances")
