@@ -191,13 +191,26 @@ def import_(
         session.note(f"and {len(imported.notes) - _NOTES} more; `backstory --json log --limit 1` lists them all")
 
 
-def export(ctx: typer.Context) -> None:
-    """Print memory as a memory.json.
+def export(
+    ctx: typer.Context,
+    *,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print a MEMORY.md for people: sections, and facts by category.")
+    ] = False,
+) -> None:
+    """Print memory as a memory.json, or for people to read and compare.
 
-    Example: backstory export > memory.json
+    Example: backstory export --markdown > MEMORY.md
     """
-    from backstory.cli.pages.page import write_json
+    from backstory.cli.pages.page import clean, write_json, write_raw
+    from backstory.ledger.core.errors import UsageError
+    from backstory.projections.document.markdown import markdown_of
 
     session = session_of(ctx)
+    if markdown and session.as_json:
+        raise UsageError("--markdown and --json exclude each other: leave one of them out")
     with session.memory() as memory:
-        session.answer(memory.document(), lambda _, document: write_json(document, indented=True))
+        if markdown:
+            write_raw(clean(markdown_of(memory.document())))
+        else:
+            session.answer(memory.document(), lambda _, document: write_json(document, indented=True))

@@ -1,0 +1,53 @@
+"""MEMORY.md: a memory for people to read and to compare, equal for equal memories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import quote
+
+from backstory.ledger.core.policy import CATEGORIES
+from backstory.projections.document.document import Document, DocumentFact, DocumentSection
+
+_TITLES = (
+    ("work_context", "Work"),
+    ("personal_context", "Personal"),
+    ("top_of_mind", "On the mind"),
+    ("recent_months", "Recent months"),
+    ("earlier_context", "Earlier"),
+    ("long_term_background", "Long ago"),
+)
+_SAFE = " :/@+,;=()[]"
+
+
+def markdown_of(document: Document) -> str:
+    """Return a document as Markdown: the sections that have a text, then the facts by category, ids as comments.
+
+    It has no time of its own, so that it changes only where the memory does. Facts of a category are in the order of
+    their births.
+    """
+    return "\n\n".join(("# Memory", *_sections(document), *_categories(document.facts))) + "\n"
+
+
+def _sections(document: Document) -> Iterator[str]:
+    for name, title in _TITLES:
+        group = document.user if hasattr(document.user, name) else document.history
+        section: DocumentSection = getattr(group, name)
+        if section.summary.strip():
+            yield f"## {title}\n\n{section.summary.strip()}"
+
+
+def _categories(facts: tuple[DocumentFact, ...]) -> Iterator[str]:
+    known = {category: rank for rank, category in enumerate(CATEGORIES)}
+    for category in sorted({fact.category for fact in facts}, key=lambda one: (known.get(one, len(known)), one)):
+        lines = [_line(fact) for fact in facts if fact.category == category]
+        yield f"## {_one_line(category)}\n\n" + "\n".join(lines)
+
+
+def _line(fact: DocumentFact) -> str:
+    until = f" (until {fact.valid_until})" if fact.valid_until else ""
+    # An id of an import may be any text; two hyphens or a bracket would end the comment.
+    return f"- {_one_line(fact.content)}{until} <!-- {quote(fact.id, safe=_SAFE).replace('--', '%2D%2D')} -->"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
