@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from backstory.ledger.core.errors import ConfigError, InputError
-from backstory.ledger.core.policy import PolicyKey, PolicyValue, policy_key
+from backstory.ledger.core.policy import PolicyKey, PolicyValue, policy_key, read_categories
 from backstory.ledger.extraction.recorded import RecordedReply, read_replies
 from backstory.ledger.messages.conversation_file import Conversation, conversation_in
 from backstory.ledger.text.json_text import parse_json
@@ -97,21 +97,21 @@ def read_conversation(file: str, *, user: str | None, agent: str | None, thread:
 
 
 def policy_changes(settings: Iterable[str]) -> dict[str, PolicyValue]:
-    """Read KEY=VALUE settings of the policy: numbers, names, true or false, and comma-separated lists.
+    """Read KEY=VALUE settings of the policy: numbers, names, true or false, texts, and comma-separated lists or JSON.
 
     Ranges are not checked here.
 
     Raises:
         ConfigError: A setting is not KEY=VALUE, the key is unknown, or the value has the wrong type.
     """
-    from backstory.operations.services import known_policy
+    from backstory.operations.services import read_policy
 
     changes: dict[str, PolicyValue] = {}
     for setting in settings:
         key, equals, value = (part.strip() for part in setting.partition("="))
         if not equals or not key:
             raise ConfigError(f"a setting must be KEY=VALUE, such as max_facts=50, got {setting!r}")
-        known_policy({key: value})
+        read_policy({key: value})
         changes[key] = _policy_value(policy_key(key), value)
     return changes
 
@@ -144,4 +144,8 @@ def _policy_value(known: PolicyKey, value: str) -> PolicyValue:
             raise ConfigError(f"{key} must be {wanted}, got {value!r}") from error
     if kind == "choice":
         return "hybrid" if key == "fact_eviction_policy" and value == "hybrid-v1" else value
+    if kind == "text":
+        return value
+    if kind == "categories":
+        return read_categories(value)
     return tuple(part.strip() for part in value.split(",") if part.strip())

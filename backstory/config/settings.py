@@ -7,11 +7,20 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+import msgspec
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidationInfo
 
-from backstory.ledger.core.policy import CATEGORIES
+from backstory.ledger.core.errors import ConfigError
+from backstory.ledger.core.policy import (
+    CATEGORIES,
+    MAX_INSTRUCTIONS,
+    Category,
+    Policy,
+    check_policy,
+    read_categories,
+)
 from backstory.witness.destinations import destination_of
 
 DEFAULT_MODEL = "gpt-5-mini"
@@ -47,6 +56,17 @@ AgentReads = Literal["both", "fallback", "own"]
 """What an agent reads of its user's facts: them beside its own, them until it has a memory of its own, or none."""
 
 Categories = Annotated[tuple[str, ...], BeforeValidator(_parted)]
+
+
+def _named(value: object) -> tuple[Category, ...]:
+    """Read the operator's categories; what is wrong with one is an error of the key."""
+    try:
+        return check_policy(msgspec.structs.replace(Policy(), categories=read_categories(value))).categories
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
+NamedCategories = Annotated[tuple[InstanceOf[Category], ...], BeforeValidator(_named)]
 
 
 class ModelSettings(BaseModel):
@@ -101,6 +121,8 @@ class Settings(BaseModel):
     dedup_key: Literal["visible", "normalized", "casefold", "exact"] = "visible"
     said_again_share: float = Field(default=0.6, ge=0, le=1)
     free_categories: bool = True
+    categories: NamedCategories = ()
+    instructions: str = Field(default="", max_length=MAX_INSTRUCTIONS)
 
     fact_eviction_policy: Annotated[Literal["confidence", "hybrid"], BeforeValidator(_as_here)] = "confidence"
     eviction_confidence_weight: float = Field(default=0.65, ge=0, le=1)

@@ -6,8 +6,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, RootModel, model_validator
 
-from backstory.ledger.core.policy import PolicyValue
-
 __all__ = [
     "Clearing",
     "Delivery",
@@ -187,10 +185,10 @@ class RollingBack(_Body):
     dry_run: _DryRun = False
 
 
-_Policy = dict[str, bool | int | float | str | list[str]]
+_Policy = dict[str, bool | int | float | str | list[str | dict[str, bool | int | str]]]
 
 
-def _policy(stated: _Policy) -> dict[str, PolicyValue]:
+def _policy(stated: _Policy) -> dict[str, object]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in stated.items()}
 
 
@@ -201,7 +199,7 @@ class PolicyChanges(RootModel[_Policy]):
         frozen=True, hide_input_in_errors=True, json_schema_extra={"examples": [{"max_facts": 50}]}
     )
 
-    def values(self) -> dict[str, PolicyValue]:
+    def values(self) -> dict[str, object]:
         """Return the values as the policy holds them."""
         return _policy(self.root)
 
@@ -214,7 +212,7 @@ class WhatIfQuestion(_Body):
         default=None, description="Leave out commits later than this one: its number, or HEAD~1."
     )
 
-    def values(self) -> dict[str, PolicyValue]:
+    def values(self) -> dict[str, object]:
         """Return the values as a policy holds them."""
         return _policy(self.policy)
 

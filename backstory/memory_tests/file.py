@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.kinds import Rule, words_of
 from backstory.ledger.core.policy import PolicyValue
-from backstory.operations.services import known_policy
+from backstory.operations.services import read_policy
 
 if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler
@@ -168,6 +168,9 @@ class Expectation(_Part):
         return self
 
 
+_PolicyValue = bool | int | float | str | list[str | dict[str, bool | int | str]]
+
+
 class HomePart(_Part):
     """Conversations of a memory in the home: by default all of its threads."""
 
@@ -187,7 +190,7 @@ class MemoryTest(_Part):
     home: HomePart | None = None
     replies: _Text | None = Field(None, description="The file of kept replies.")
     model: _Text | None = Field(None, description="The model to ask; as configured unless given.")
-    policy: dict[str, bool | int | float | str | list[str]] = Field({}, description="Policy keys, over today's.")
+    policy: dict[str, _PolicyValue] = Field({}, description="Policy keys, over today's.")
     expect: list[Expectation] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -198,8 +201,9 @@ class MemoryTest(_Part):
 
     @property
     def overrides(self) -> dict[str, PolicyValue]:
-        """The policy keys of the file."""
-        return {key: tuple(value) if isinstance(value, list) else value for key, value in self.policy.items()}
+        """The policy keys of the file; an unknown one is a ConfigError."""
+        stated = self.policy.items()
+        return read_policy({key: tuple(value) if isinstance(value, list) else value for key, value in stated})
 
 
 def schema() -> dict[str, object]:
@@ -225,7 +229,8 @@ def read_test(path: Path) -> MemoryTest:
         found = error.errors(include_url=False)
         more = f" (and {len(found) - _MOST_ERRORS} more)" if len(found) > _MOST_ERRORS else ""
         raise InputError(f"{path}: {'; '.join(map(_in_words, found[:_MOST_ERRORS]))}{more}") from error
-    known_policy(test.overrides)
+    # An unknown policy key is refused here.
+    _ = test.overrides
     return test
 
 

@@ -58,7 +58,7 @@ from backstory.ledger.core.policy import PolicyValue, check_policy, read_categor
 from backstory.ledger.core.sanitize import MAX_FACT, MAX_NAME, safe_text
 from backstory.ledger.learning.sharing import deliver
 from backstory.ledger.log.writer import Writer
-from backstory.operations.services import ScopeServices, known_policy, live_fact
+from backstory.operations.services import ScopeServices, live_fact, read_policy
 from backstory.projections.document.document import Document, document_of
 from backstory.projections.history.audit import Removed, last_state
 from backstory.projections.history.preview import (
@@ -412,7 +412,7 @@ def _import_sections(
 def set_policy(services: ScopeServices, changes: Mapping[str, PolicyValue]) -> PolicyResult:
     """Put other rules in force; see `MemoryHandle.set_policy`."""
     services.must_stand()
-    known_policy(changes)
+    changes = read_policy(changes)
     check_policy(msgspec.structs.replace(services.writer.memory().policy, **changes))
     # The configured policy first: the changes are added to it and do not take it back.
     services = services.with_policy_in_force()

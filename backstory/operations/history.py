@@ -11,7 +11,7 @@ from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import PolicyValue
 from backstory.ledger.core.scope import Scope
-from backstory.operations.services import Operations, Progress, known_policy, must_know
+from backstory.operations.services import Operations, Progress, must_know, read_policy
 from backstory.projections.context import Given
 from backstory.projections.context.joined import join
 from backstory.projections.context.why_said import WhySaid, said_without_note, why_said
@@ -376,7 +376,7 @@ class Explaining(Operations):
             NotFoundError: The ledger has no commit `until`.
         """
         services = self._services
-        known_policy(policy)
+        policy = read_policy(policy)
         writer = services.reading()
         now = writer.memory()
         overrides = overrides_for(policy, now.policy)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -21,7 +21,7 @@ from backstory.ledger.core.events import Fact
 from backstory.ledger.core.kinds import CauseKind
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import spell_moment
-from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue
+from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue, read_categories
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.model import Model
 from backstory.ledger.learning.expiry import Expiry
@@ -460,13 +460,17 @@ def begun_fact(memory: Memory, fact_id: str) -> Fact:
     return found[0] if found else live_fact(memory, fact_id)
 
 
-def known_policy(changes: Mapping[str, PolicyValue]) -> None:
-    """Refuse an unknown policy key.
+def read_policy(changes: Mapping[str, object]) -> dict[str, PolicyValue]:
+    """Read changes of the policy; values other than `categories` are taken as they are, and checked with the policy.
 
     Raises:
-        ConfigError: A key is unknown; the message names the nearest key, or all keys.
+        ConfigError: A key is unknown; the message names the nearest key, or all keys. Or `categories` cannot be read.
     """
     for key in sorted(set(changes) - set(POLICY_KEYS)):
         near = get_close_matches(key, POLICY_KEYS, 1, 0.5)
         meant = f"the nearest is {near[0]}" if near else f"they are {', '.join(POLICY_KEYS)}"
         raise ConfigError(f"{key} is no policy key; {meant}")
+    read = cast("dict[str, PolicyValue]", dict(changes))
+    if "categories" in read:
+        read["categories"] = read_categories(read["categories"])
+    return read

@@ -67,7 +67,7 @@ _READING_ORDER = {name: rank for rank, name in enumerate((*SECTION_GROUPS, *DOCU
 _AGAIN = "again"
 """The index prefix of a part that a reply gives a second time."""
 
-_LABELS = ("scope", "durability", "authority")
+_LABELS = ("scope", "durability", "authority", "topic")
 
 TIMES = ("valid_from", "valid_until", "expires_at")
 """The fields of a fact that say when it holds."""

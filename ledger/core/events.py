@@ -133,11 +133,12 @@ class _Candidate(_Value, frozen=True, tag_field="kind"):
 
 
 class _Labelled(_Candidate, frozen=True, kw_only=True):
-    """A model's candidate with the labels that the model gave it, for the rule `gate`."""
+    """A model's candidate with the labels that the model gave it, for the rules `gate` and `topic`."""
 
     scope: str | None = None
     durability: str | None = None
     authority: str | None = None
+    topic: str | None = None
 
 
 class NewFact(_Labelled, frozen=True, kw_only=True, tag="newFact"):

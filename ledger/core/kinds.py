@@ -92,6 +92,7 @@ Rule: TypeAlias = Literal[
     "expired",
     "erased",
     "older_evidence",
+    "topic",
 ]
 """The rules that can refuse a candidate; `rules.decide.RULES` says what each means."""
 FailureReason: TypeAlias = Literal["unavailable", "rejected", "reply", "discarded", "basis", "covered"]

@@ -14,7 +14,7 @@ from backstory.ledger.core.kinds import DedupKey, Eviction
 from backstory.ledger.core.sanitize import MAX_NAME, clip
 
 CATEGORIES = ("preference", "knowledge", "context", "behavior", "goal", "correction")
-"""The categories that the rules know by name. They treat any other, a free one, as `context`."""
+"""The categories that the rules know by name. They treat a free one as `context`."""
 
 EVICTIONS: tuple[Eviction, ...] = ("confidence", "hybrid")
 """The rankings by which the cap evicts."""
@@ -22,7 +22,30 @@ EVICTIONS: tuple[Eviction, ...] = ("confidence", "hybrid")
 DEDUP_KEYS: tuple[DedupKey, ...] = ("visible", "normalized", "casefold", "exact")
 """The modes of `dedup_key`, from the one that finds most duplicates to the one that finds fewest."""
 
-PolicyValue: TypeAlias = int | float | str | bool | tuple[str, ...]
+MAX_INSTRUCTIONS = 4_000
+"""The most characters in `instructions`, and in the description of a category."""
+_MOST_CATEGORIES = 50
+
+
+class Category(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A category that the policy names, beside the six or in place of one of them.
+
+    Attributes:
+        name: its name.
+        description: what belongs to it, for the model.
+        lifetime: after how many days its facts are reviewed, unless a fact states its own; None: `staleness_age_days`.
+        protected: whether its facts are never reviewed and never merged.
+        guaranteed: whether its facts come first in the context block, within `guaranteed_token_budget`.
+    """
+
+    name: str
+    description: str = ""
+    lifetime: int | None = None
+    protected: bool = False
+    guaranteed: bool = False
+
+
+PolicyValue: TypeAlias = int | float | str | bool | tuple[str | Category, ...]
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -34,7 +57,8 @@ class Policy(msgspec.Struct, frozen=True):
     fact is due for review after its own lifetime, or after `staleness_age_days`. Facts of a category are merged if it
     has at least `consolidation_min_facts`. What a person took away comes back if a user's later turn has this share of
     its content words, `said_again_share` (0 to 1; 0: always). With `free_categories` a fact keeps a category that is
-    not one of CATEGORIES; otherwise it becomes `context`. Lifetimes and extensions are in days.
+    not one of CATEGORIES; otherwise it becomes `context`. `categories` are named by the operator, and `instructions`
+    say in words what is to be remembered. Lifetimes and extensions are in days.
 
     A log that was written before a key existed is read with its default here. FIRST is what a new log begins with.
     """
@@ -64,6 +88,8 @@ class Policy(msgspec.Struct, frozen=True):
     consolidation_max_sources: int = 8
     said_again_share: float = 0.6
     free_categories: bool = False
+    categories: tuple[Category, ...] = ()
+    instructions: str = ""
 
 
 FIRST = Policy(free_categories=True)
@@ -97,6 +123,7 @@ _REAL = {
     "said_again_share": (0, 1),
 }
 _CHOICES = {"fact_eviction_policy": EVICTIONS, "dedup_key": DEDUP_KEYS}
+_LONGEST_DAYS = 36_500
 _SWITCHES = ("gate_enabled", "staleness_review_enabled", "consolidation_enabled", "free_categories")
 _WEIGHTS = ("eviction_confidence_weight", "eviction_confirmation_weight", "eviction_access_weight")
 
@@ -106,7 +133,8 @@ class PolicyKey(msgspec.Struct, frozen=True):
 
     Attributes:
         key: its name.
-        type: the kind of its value; a list has some of `choices`, a choice is one of them.
+        type: the kind of its value; a list has some of `choices`, a choice is one of them; `categories` are objects
+            with the fields of Category.
         minimum: the smallest number, None where it is none.
         maximum: the largest number, likewise.
         choices: the values of a choice or of a list.
@@ -114,7 +142,7 @@ class PolicyKey(msgspec.Struct, frozen=True):
     """
 
     key: str
-    type: Literal["integer", "number", "boolean", "choice", "list"]
+    type: Literal["integer", "number", "boolean", "choice", "list", "text", "categories"]
     minimum: float | None
     maximum: float | None
     choices: tuple[str, ...]
@@ -132,6 +160,10 @@ def policy_key(key: str) -> PolicyKey:
         return PolicyKey(key, "boolean", None, None, (), default)
     if key in _CHOICES:
         return PolicyKey(key, "choice", None, None, _CHOICES[key], default)
+    if key == "instructions":
+        return PolicyKey(key, "text", None, MAX_INSTRUCTIONS, (), default)
+    if key == "categories":
+        return PolicyKey(key, "categories", None, None, (), default)
     return PolicyKey(key, "list", None, None, CATEGORIES, default)
 
 
@@ -157,10 +189,70 @@ def check_policy(policy: Policy) -> Policy:
         raise ConfigError(
             f"staleness_protected_categories must be a list of categories ({', '.join(CATEGORIES)}), got {named!r}"
         )
+    _check_words(policy)
     total = sum(getattr(policy, name) for name in _WEIGHTS)
     if not math.isclose(total, 1, abs_tol=1e-9):
         raise ConfigError(f"{', '.join(_WEIGHTS)} must add up to 1, got {total:g}")
     return policy
+
+
+def _check_words(policy: Policy) -> None:
+    text = policy.instructions
+    if not isinstance(text, str) or len(text) > MAX_INSTRUCTIONS:
+        raise ConfigError(f"instructions must be a text of at most {MAX_INSTRUCTIONS:,} characters")
+    named = policy.categories
+    if not isinstance(named, tuple) or not all(isinstance(one, Category) for one in named):
+        raise ConfigError(f"categories must be a list of categories with a name each, got {named!r}")
+    if len(named) > _MOST_CATEGORIES:
+        raise ConfigError(f"categories may name {_MOST_CATEGORIES} at most, got {len(named)}")
+    seen: set[str] = set()
+    for one in named:
+        _check_category(one)
+        if one.name.casefold() in seen:
+            raise ConfigError(f"categories names {one.name!r} twice: name each category once")
+        seen.add(one.name.casefold())
+
+
+def _check_category(category: Category) -> None:
+    name, days = category.name, category.lifetime
+    if not name.strip() or name != " ".join(name.split()) or len(name) > MAX_NAME:
+        raise ConfigError(f"the name of a category must be one line of 1 to {MAX_NAME} characters, got {name[:40]!r}")
+    if len(category.description) > MAX_INSTRUCTIONS:
+        raise ConfigError(f"the description of category {name} must have at most {MAX_INSTRUCTIONS:,} characters")
+    if days is not None and not 1 <= days <= _LONGEST_DAYS:
+        raise ConfigError(f"the lifetime of category {name} must be 1 to {_LONGEST_DAYS} days, got {days}")
+
+
+def read_categories(stated: object) -> tuple[Category, ...]:
+    """Read the value of `categories`: names, objects with the fields of Category, or both; a text is a list of names.
+
+    A text that begins with a bracket is read as JSON.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    items: object = stated
+    if isinstance(stated, str):
+        try:
+            is_json = stated.lstrip().startswith("[")
+            items = msgspec.json.decode(stated) if is_json else [name for name in stated.split(",") if name.strip()]
+        except msgspec.DecodeError as error:
+            raise ConfigError(f"categories cannot be read as JSON: {error}") from error
+    if not isinstance(items, list | tuple):
+        raise ConfigError(f"categories must be a list of names or of objects with a name, got {stated!r}")
+    return tuple(map(_category, items))
+
+
+def _category(stated: object) -> Category:
+    if isinstance(stated, Category):
+        return stated
+    try:
+        return msgspec.convert({"name": stated.strip()} if isinstance(stated, str) else stated, Category)
+    except msgspec.ValidationError as error:
+        raise ConfigError(
+            f"a category must be a name or an object with name, description, lifetime, protected and guaranteed; "
+            f"{stated!r} is not: {error}"
+        ) from error
 
 
 # Categories.
@@ -180,15 +272,37 @@ def read_category(stated: str) -> str:
     return clip(name, MAX_NAME) or _OTHER
 
 
+def named_category(category: str, policy: Policy) -> Category | None:
+    """Return what the policy says of a category; None where it does not name it."""
+    return next((one for one in policy.categories if same_category(one.name, category)), None)
+
+
 def kept_category(proposed: str, policy: Policy) -> str:
-    """Return the category that a fact gets: the proposed one, or `context` where the policy has no free categories."""
-    is_kept = proposed in CATEGORIES or (policy.free_categories and proposed)
-    return proposed if is_kept else _OTHER
+    """Return the category that a fact gets: as the policy spells it, as proposed, or `context`.
+
+    `context` it is where the policy neither names the proposed one nor has free categories.
+    """
+    if proposed in CATEGORIES:
+        return proposed
+    if (named := named_category(proposed, policy)) is not None:
+        return named.name
+    return proposed if policy.free_categories and proposed else _OTHER
 
 
-def rule_category(category: str) -> str:
+def rule_category(category: str, policy: Policy) -> str:
     """Return the category as which the rules treat one."""
-    return category if category in CATEGORIES else _OTHER
+    if category in CATEGORIES:
+        return category
+    named = named_category(category, policy)
+    return _OTHER if named is None else named.name
+
+
+def is_protected(category: str, policy: Policy) -> bool:
+    """Whether facts of a category are never reviewed and never merged."""
+    named = named_category(category, policy)
+    return (named is not None and named.protected) or (
+        rule_category(category, policy) in policy.staleness_protected_categories
+    )
 
 
 def same_category(one: str, other: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from backstory.ledger.core.commit import Commit
@@ -28,6 +28,7 @@ from backstory.ledger.core.events import (
     ErasureEvent,
     Event,
     Extension,
+    Fact,
     FactAdded,
     FactEvent,
     FactRemoved,
@@ -76,6 +77,8 @@ class ErasureTarget:
         self.memory = memory
         self.lineage = lineage
         self.everything = isinstance(request, ForgetEverything)
+        self._named = frozenset(one.name for one in memory.policy.categories)
+        """The categories of the policy. They are settings, and no content."""
         self.thread = request.thread if isinstance(request, ForgetThread) else None
         self.matching = isinstance(request, ForgetMatching)
         self.shared = request if isinstance(request, ForgetShared) else None
@@ -142,14 +145,22 @@ class ErasureTarget:
             or self.of_thread(commit)
             or (run is not None and run in self.runs)
             or not self.facts.isdisjoint(_facts_in(event))
-            or self.says(texts_of(event))
+            or self.says(fact_texts_in(event))
+            or self.says(self._beside_fact(event))
             or self._is_summary_of_target(event)
             # A summary of another thread was made without knowledge of the thread to erase.
             or (
                 (self.thread is None or summary_in(event) is None)
-                and bool(self.rare_words.used_in(texts_beside_fact(event)))
+                and bool(self.rare_words.used_in(self._beside_fact(event)))
             )
         )
+
+    def _beside_fact(self, event: Event) -> Iterator[str]:
+        return (text for text in texts_beside_fact(event) if text not in self._named)
+
+    def texts_of_fact(self, fact: Fact) -> Iterator[str]:
+        """Yield the content of a fact, with its category if the policy does not name that."""
+        return (text for text in all_fact_texts(fact) if text not in self._named or text == fact.content)
 
     def _includes_shared(
         self, request: ForgetShared, commit: Commit, event: Event, run: tuple[str, int] | None
@@ -324,6 +335,6 @@ def find_target(request: Erasure, memory: Memory, ledger: Walk) -> ErasureTarget
         case _:
             assert_never(request)
     target.facts |= {
-        fact.id for fact in memory.facts.values() if target.everything or target.says(all_fact_texts(fact))
+        fact.id for fact in memory.facts.values() if target.everything or target.says(target.texts_of_fact(fact))
     }
     return target

@@ -48,8 +48,9 @@ class _Labelled(_Item):
     scope: str | None = None
     durability: str | None = None
     authority: str | None = None
+    topic: str | None = None
 
-    @field_validator("scope", "durability", "authority", mode="before")
+    @field_validator("scope", "durability", "authority", "topic", mode="before")
     @classmethod
     def _label(cls, value: object) -> str | None:
         if value is None or value == "":
@@ -62,6 +63,7 @@ class _Labels(TypedDict):
     scope: str | None
     durability: str | None
     authority: str | None
+    topic: str | None
 
 
 class _NewFact(_Labelled):
@@ -155,12 +157,13 @@ class _Section(_Labelled):
 
 
 @lru_cache
-def reply_schema(*, review: bool = True, merging: bool = True) -> dict[str, Json]:
+def reply_schema(*, review: bool = True, merging: bool = True, topics: bool = False) -> dict[str, Json]:
     """Return the JSON schema of a reply, for servers that enforce one; the result is shared, so do not change it.
 
     Args:
         review: include the lists that answer the question about facts up for review.
         merging: include the list that answers the question about facts to merge.
+        topics: include the label `topic`, which the policy's instructions ask for.
     """
     section: Json = {
         "type": "object",
@@ -169,6 +172,7 @@ def reply_schema(*, review: bool = True, merging: bool = True) -> dict[str, Json
             "shouldUpdate": {"type": "boolean"},
             "scope": {"type": "string"},
             "authority": {"type": "string"},
+            **({"topic": {"type": "string"}} if topics else {}),
         },
     }
     groups: dict[str, Json] = {
@@ -183,16 +187,23 @@ def reply_schema(*, review: bool = True, merging: bool = True) -> dict[str, Json
     if review:
         kinds |= {"staleFactsToRemove": _Removal, "staleFactsToExtend": _Extension}
     items: dict[str, Json] = {
-        name: {"type": "array", "items": kind.model_json_schema()} for name, kind in kinds.items()
+        name: {"type": "array", "items": _schema_of(kind, topics=topics)} for name, kind in kinds.items()
     }
     if merging:
         # Written out: pydantic's own schema holds a reference, which is valid only at the top of a document.
         sources: Json = {"type": "array", "items": {"type": "string"}}
-        group_of: Json = {"sourceIds": sources, "consolidated": _Merged.model_json_schema()}
+        group_of: Json = {"sourceIds": sources, "consolidated": _schema_of(_Merged, topics=topics)}
         required: Json = ["sourceIds", "consolidated"]
         item: Json = {"type": "object", "properties": group_of, "required": required}
         items["factsToConsolidate"] = {"type": "array", "items": item}
     return {"type": "object", "properties": {**groups, **items}}
+
+
+def _schema_of(kind: type[_Item], *, topics: bool) -> dict[str, Json]:
+    schema = kind.model_json_schema()
+    if not topics:
+        schema["properties"].pop("topic", None)
+    return schema
 
 
 def _as_json(item: object) -> str:
@@ -239,7 +250,7 @@ def _new_fact(place: str, item: object, cited: Cited) -> Candidate:
 
 
 def _labels(read: _Labelled) -> _Labels:
-    return _Labels(scope=read.scope, durability=read.durability, authority=read.authority)
+    return _Labels(scope=read.scope, durability=read.durability, authority=read.authority, topic=read.topic)
 
 
 def _removal(place: str, item: object, *, ended: bool = False) -> Candidate:

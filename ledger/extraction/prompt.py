@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import msgspec
 from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.core.events import Turn
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.policy import Category, Policy
 from backstory.ledger.extraction.dates import over_days, said_at, when
 from backstory.ledger.extraction.excerpt import FEWEST_MERGED, cut_line, excerpt, indented, line_size, on_one_line
 from backstory.ledger.extraction.items import reply_schema
@@ -17,6 +19,8 @@ from backstory.ledger.extraction.model import Prompt
 from backstory.ledger.extraction.signals import SIGNALS
 from backstory.ledger.extraction.templates import fill, load_templates
 from backstory.ledger.messages import abridge
+from backstory.ledger.rules.screening import INSIDE, NEVER, OUTSIDE
+from backstory.ledger.text.tokens import estimate_tokens
 
 MAX_TOKENS = 24_000
 """The default limit of a prompt, in tokens."""
@@ -25,6 +29,17 @@ _LEAST = 600
 """The fewest tokens that memory and conversation together need."""
 _SMALL_VALUES = 60
 """Tokens of the other values filled in: two dates and a few numbers."""
+
+_CATEGORIES = """# Categories of this memory
+Use these names, too, and one of them rather than another where it fits:"""
+_INSTRUCTIONS = f"""# Instructions of the operator
+The operator of this memory says what to remember. These instructions come before what is said above:
+<instructions>
+{{}}
+</instructions>
+Give each new fact, each merged fact and each rewritten section its "topic": "{INSIDE}" if they want such a thing \
+remembered, "{OUTSIDE}" if they do not, "{NEVER}" if they say that such a thing is never to be kept. Label honestly; \
+what is not "{INSIDE}" is left out, and that is right."""
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -105,6 +120,28 @@ def _part(text: str) -> str:
     return f"{text.strip()}\n\n"
 
 
+def _operators_part(policy: Policy) -> str:
+    """Return the text that follows the system message; empty where the policy has neither."""
+    return "".join(f"\n{part}\n" for part in _parts(policy))
+
+
+def _parts(policy: Policy) -> Iterator[str]:
+    if policy.categories:
+        yield "\n".join((_CATEGORIES, *map(_category_line, policy.categories)))
+    if policy.instructions.strip():
+        yield _INSTRUCTIONS.format(policy.instructions.strip())
+
+
+def _category_line(category: Category) -> str:
+    about = " ".join(category.description.split())
+    return f"- {category.name}: {about}" if about else f"- {category.name}"
+
+
+def _digest_with(digest: str, part: str) -> str:
+    """Return the digest of a prompt's templates together with the operator's part; the same without one."""
+    return hashlib.sha256(f"{digest}\n{part}".encode()).hexdigest() if part else digest
+
+
 class PromptBuilder:
     """A prompt without its conversation; `room` is what is left for the conversation, in tokens.
 
@@ -135,7 +172,8 @@ class PromptBuilder:
         self._templates = load_templates(folder, agent)
         self._policy = memory.policy
         self._thread = on_one_line(thread)
-        fixed = self._templates.size + line_size(self._thread) + _SMALL_VALUES
+        self._operators = _operators_part(memory.policy)
+        fixed = self._templates.size + line_size(self._thread) + estimate_tokens(self._operators) + _SMALL_VALUES
         if max_tokens - fixed < _LEAST:
             raise ConfigError(
                 f"the prompt templates alone come to {fixed} tokens and prompt_max_tokens is {max_tokens}: set it to "
@@ -170,10 +208,12 @@ class PromptBuilder:
             "staleness": self._staleness(),
             "consolidation": self._consolidation(),
         }
-        system, user = fill(texts["system.md"], values), fill(texts["update.md"], values)
+        system, user = fill(texts["system.md"], values) + self._operators, fill(texts["update.md"], values)
         everything = shown.shown if texts.asks_for("memory") else ()
-        schema = reply_schema(review=bool(shown.review), merging=bool(shown.merging))
-        return Question(Prompt(system, user, texts.digest, schema), everything, shown.stale)
+        topics = bool(self._policy.instructions.strip())
+        schema = reply_schema(review=bool(shown.review), merging=bool(shown.merging), topics=topics)
+        digest = _digest_with(texts.digest, self._operators)
+        return Question(Prompt(system, user, digest, schema), everything, shown.stale)
 
     def _hints(self, signals: Collection[str]) -> str:
         hints = [self._templates[f"hints/{name}.md"].strip() for name in SIGNALS if name in signals]

@@ -86,6 +86,7 @@ RULES: Mapping[Rule, str] = MappingProxyType(
         "expired": "its `expiresAt` has passed",
         "erased": "its text was erased, and the user has not said it again since; nothing of it is kept",
         "older_evidence": "its words are older than those that the fact rests on, or that took the same text away",
+        "topic": "the policy's instructions leave it out; of what they say never to keep, no text is kept",
     }
 )
 """Every rule that can refuse a candidate, and what a refusal by it means."""

@@ -52,7 +52,7 @@ from backstory.ledger.rules.admission import (
 from backstory.ledger.rules.fact_ids import given_id
 from backstory.ledger.rules.ranking import Ranking
 from backstory.ledger.rules.review import days_since, ends_later, lifetime, longest_lifetime, review_from
-from backstory.ledger.rules.screening import merged_confidence, screen
+from backstory.ledger.rules.screening import merged_confidence, screen, without_never
 from backstory.ledger.text.uploads import scrub_uploads
 
 _MAX_CONFIRMATIONS = 1_000
@@ -69,6 +69,7 @@ class Overtaken(msgspec.Struct, frozen=True):
 
 def merge_update(memory: Memory, command: Extract) -> list[LedgerEvent]:
     """Return the events of a model's answer: one that records the answer, then one for each candidate."""
+    command = without_never(command, memory.policy.instructions)
     proposal = command.proposal
     proposed = UpdateProposed(
         command.basis,
@@ -153,7 +154,7 @@ def _merged(memory: Memory, candidate: Consolidation, command: Extract) -> Fact:
     return Fact(
         id=given_id(memory.seq + 1, index, second=memory.seq < memory.named_ahead),
         content=candidate.content,
-        category=categories.pop() if len(categories) == 1 else rule_category(sources[0].category),
+        category=categories.pop() if len(categories) == 1 else rule_category(sources[0].category, memory.policy),
         confidence=merged_confidence(candidate, sources),
         created_at=latest,
         source=command.thread,

@@ -10,7 +10,7 @@ from backstory.ledger.core.commands import RemoveFact
 from backstory.ledger.core.events import Fact, FactRemoved, Removal
 from backstory.ledger.core.memory import Memory, lapses
 from backstory.ledger.core.moments import ends
-from backstory.ledger.core.policy import Policy, rule_category
+from backstory.ledger.core.policy import Policy, is_protected, named_category, rule_category
 
 _DAY = timedelta(days=1)
 
@@ -30,7 +30,10 @@ def review_from(fact: Fact) -> str:
 
 def lifetime(fact: Fact, policy: Policy) -> int:
     """Return for how many days a fact is not reviewed."""
-    return policy.staleness_age_days if fact.expected_valid_days is None else fact.expected_valid_days
+    if fact.expected_valid_days is not None:
+        return fact.expected_valid_days
+    named = named_category(fact.category, policy)
+    return policy.staleness_age_days if named is None or named.lifetime is None else named.lifetime
 
 
 def longest_lifetime(policy: Policy) -> int:
@@ -42,7 +45,7 @@ def is_stale(fact: Fact, policy: Policy, at: str) -> bool:
     """Whether a fact is due for review: older than its lifetime, not entered by hand, not of a protected category."""
     return (
         not fact.by_hand
-        and rule_category(fact.category) not in policy.staleness_protected_categories
+        and not is_protected(fact.category, policy)
         and days_since(review_from(fact), at) > lifetime(fact, policy)
     )
 
@@ -87,8 +90,7 @@ def fragmented(memory: Memory) -> dict[str, list[Fact]]:
         return {}
     by_category: defaultdict[str, list[Fact]] = defaultdict(list)
     for fact in memory.in_order():
-        category = rule_category(fact.category)
-        if not fact.by_hand and category not in policy.staleness_protected_categories:
-            by_category[category].append(fact)
+        if not fact.by_hand and not is_protected(fact.category, policy):
+            by_category[rule_category(fact.category, policy)].append(fact)
     full = {name: facts for name, facts in by_category.items() if len(facts) >= policy.consolidation_min_facts}
     return dict(sorted(full.items(), key=lambda item: (-len(item[1]), item[0])))

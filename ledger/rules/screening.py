@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
+import msgspec
+
 from backstory.ledger.core.commands import Extract, RemoveFact, labels_of
 from backstory.ledger.core.dedup import dedup_key, mark_key
 from backstory.ledger.core.events import (
@@ -25,7 +27,7 @@ from backstory.ledger.core.events import (
 from backstory.ledger.core.kinds import Rule
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import begins, ends
-from backstory.ledger.core.policy import Policy, rule_category
+from backstory.ledger.core.policy import Policy, is_protected, rule_category
 from backstory.ledger.core.sanitize import MAX_FACT, MAX_SUMMARY
 from backstory.ledger.rules.admission import Verdict
 from backstory.ledger.rules.marks import ERASED, is_withheld, removed_by_hand
@@ -37,6 +39,10 @@ PROTECTED = Verdict("by_hand", "a person entered this fact; only a person change
 """The refusal of a model's change of a fact that was entered by hand."""
 _KEPT = {"scope": "user", "durability": "durable", "authority": "descriptive"}
 """The labels that the gate lets pass: about the user in general, lasting, and a statement rather than an order."""
+INSIDE, OUTSIDE, NEVER = "inside", "outside", "never"
+"""The labels of a topic: remembered by the instructions, not remembered by them, and never to be kept."""
+NEVER_KEPT = Verdict("topic", "the instructions say never to keep such a thing, and nothing of it is kept")
+"""The refusal of a candidate that was labelled `never`: place, rule and time stay, and no text."""
 _FEWEST_SOURCES = 2
 _STALE = "staleFacts"
 _STALE_REMOVALS = "staleFactsToRemove/"
@@ -47,6 +53,35 @@ _BINDING: frozenset[Rule] = frozenset({"gate", "older_evidence"})
 def screen(memory: Memory, command: Extract, ranking: Ranking) -> dict[str, Verdict]:
     """Return the refusals of a model's answer by the candidate's place, before duplicates and the cap."""
     return _Screening(memory, command, ranking).verdicts()
+
+
+def is_never_kept(candidate: Unread) -> bool:
+    """Whether a candidate stands for one that was labelled `never`."""
+    return candidate == _stub(candidate.place)
+
+
+def _stub(place: str) -> Unread:
+    return Unread(place=place, text="", detail=NEVER)
+
+
+def without_never(command: Extract, instructions: str) -> Extract:
+    """Return a command without the texts of the candidates that the model labelled `never`.
+
+    The digest of the answer goes with them: it has no salt, so it could confirm a guess of what they said.
+    """
+    if not instructions:
+        return command
+    proposal = command.proposal
+    kept = tuple(_stub(c.place) if _is_never(c) else c for c in proposal.candidates)
+    if kept == proposal.candidates:
+        return command
+    return msgspec.structs.replace(command, proposal=msgspec.structs.replace(proposal, candidates=kept, digest=""))
+
+
+def _is_never(candidate: Candidate) -> bool:
+    if isinstance(candidate, Edit | Unread) or candidate.topic is None:
+        return False
+    return candidate.topic.strip().casefold() == NEVER
 
 
 def screen_fact(content: str, confidence: float, policy: Policy) -> Verdict | None:
@@ -116,7 +151,7 @@ class _Screening:
 
     def verdicts(self) -> dict[str, Verdict]:
         for candidate in self._candidates:
-            verdict = self._gate(candidate) or self._check(candidate)
+            verdict = self._topic(candidate) or self._gate(candidate) or self._check(candidate)
             if verdict is not None:
                 self._refused[candidate.place] = verdict
         self._bind_replacements()
@@ -136,12 +171,22 @@ class _Screening:
 
     # Each candidate alone.
 
+    def _topic(self, candidate: Candidate) -> Verdict | None:
+        if not self._policy.instructions or isinstance(candidate, Edit | Unread):
+            return None
+        label = candidate.topic
+        if label is None or label.strip().casefold() == INSIDE:
+            return None
+        return Verdict("topic", f"topic is {label}; by the instructions only what is {INSIDE} is remembered")
+
     def _gate(self, candidate: Candidate) -> Verdict | None:
         if not self._policy.gate_enabled or isinstance(candidate, Edit | Unread):
             return None
-        for name, label in labels_of(candidate).items():
-            if label.strip().casefold() != _KEPT[name]:
-                return Verdict("gate", f"{name} is {label}; only what is {_KEPT[name]} is remembered")
+        labels = labels_of(candidate)
+        for name, kept in _KEPT.items():
+            label = labels.get(name, kept)
+            if label.strip().casefold() != kept:
+                return Verdict("gate", f"{name} is {label}; only what is {kept} is remembered")
         return None
 
     def _check(self, candidate: Candidate) -> Verdict | None:
@@ -149,7 +194,9 @@ class _Screening:
             return verdict
         match candidate:
             case Unread():
-                return ERASED if is_withheld(candidate) else Verdict("malformed", candidate.detail)
+                if is_withheld(candidate):
+                    return ERASED
+                return NEVER_KEPT if is_never_kept(candidate) else Verdict("malformed", candidate.detail)
             case NewFact():
                 verdict = screen_fact(candidate.content, candidate.confidence, self._policy)
                 verdict = verdict or period_verdict(candidate, self._command.at)
@@ -212,9 +259,8 @@ class _Screening:
         if (verdict := self._reference(candidate.id)) is not None:
             return verdict
         fact = self._memory.facts[candidate.id]
-        category = rule_category(fact.category)
-        if category in self._policy.staleness_protected_categories:
-            return Verdict("not_due", f"facts of the category {category} are never reviewed")
+        if is_protected(fact.category, self._policy):
+            return Verdict("not_due", f"facts of the category {fact.category} are never reviewed")
         if fact.id not in self._up_for_review() or not is_stale(fact, self._policy, self._command.at):
             return Verdict("not_due", "the fact was not up for review")
         return ending_verdict(fact, candidate) if isinstance(candidate, Removal) else None
@@ -245,7 +291,7 @@ class _Screening:
                 "sources", f"it names {named} sources; {_FEWEST_SOURCES} to {most} different ones are merged"
             )
         facts = [self._memory.facts[source] for source in candidate.sources]
-        categories = {rule_category(fact.category) for fact in facts}
+        categories = {rule_category(fact.category, self._policy) for fact in facts}
         if len(categories) > 1:
             return Verdict("sources", f"its sources are of several categories: {', '.join(sorted(categories))}")
         if len({(fact.valid_from, fact.valid_until, fact.expires_at) for fact in facts}) > 1:

@@ -18,7 +18,7 @@ import msgspec
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import birth
-from backstory.ledger.core.policy import rule_category
+from backstory.ledger.core.policy import Policy, named_category, rule_category
 from backstory.ledger.core.summaries import ThreadSummaryText
 from backstory.projections.context.counting import Counter
 from backstory.projections.context.fact_lines import CONVERSATION, FACTS, FOUND, GAP, SECTIONS, summary_line
@@ -214,7 +214,7 @@ def _stand(
 ) -> Standing:
     """Fill the part that stands; facts that no category guarantees come in while it has at most `for_facts` tokens."""
     sheet = Sheet(prepared, max_tokens)
-    guaranteed = [pair for pair in ranked if rule_category(pair[0].category) in shares.guaranteed_categories]
+    guaranteed = [pair for pair in ranked if _is_guaranteed(pair[0].category, prepared.memory.policy, shares)]
     taken = set(sheet.take_facts(FACTS, guaranteed, within=shares.guaranteed_tokens))
     sections = [name for name, line in prepared.sections.items() if sheet.take(SECTIONS[name][0], line) is not None]
     skipped = _add_summaries(sheet, _summary_lines(summaries, prepared.counter), within=max_tokens // 3)
@@ -231,6 +231,11 @@ def _stand(
         summaries=len(sheet.parts[CONVERSATION]),
         summaries_left_out=len(skipped),
     )
+
+
+def _is_guaranteed(category: str, policy: Policy, shares: Shares) -> bool:
+    named = named_category(category, policy)
+    return (named is not None and named.guaranteed) or rule_category(category, policy) in shares.guaranteed_categories
 
 
 def _by_score(

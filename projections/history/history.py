@@ -35,7 +35,7 @@ from backstory.ledger.core.events import (
     UpdateFailed,
 )
 from backstory.ledger.core.memory import Memory, birth
-from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue
+from backstory.ledger.core.policy import POLICY_KEYS, Category, PolicyValue
 from backstory.ledger.core.summaries import SummaryKey
 
 
@@ -117,7 +117,7 @@ def value_in_words(value: PolicyValue) -> str:
         case float():
             return repr(int(value)) if value.is_integer() else repr(value)
         case tuple():
-            return ", ".join(value) or "none"
+            return ", ".join(one.name if isinstance(one, Category) else one for one in value) or "none"
         case _:
             return str(value)
 

@@ -63,6 +63,7 @@ LIFTED_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "unchanged": ("dedup_key",),
         "gate": ("gate_enabled",),
         "removed_by_hand": ("said_again_share",),
+        "topic": ("instructions",),
         "removal_refused": ("gate_enabled",),
         "replacement_refused": ("fact_confidence_threshold", "max_facts", "gate_enabled", "dedup_key"),
         "disabled": ("staleness_review_enabled", "consolidation_enabled"),
@@ -299,6 +300,8 @@ def looser(key: str, memory: Memory, command: Command | None) -> Sequence[Policy
             return [tuple(name for name in now if name != left_out) for left_out in now]
         case "gate_enabled":
             return (False,) if now else ()
+        case "instructions":
+            return ("",) if now else ()
         case _ if known.type == "boolean":
             return () if now else (True,)
         case _:

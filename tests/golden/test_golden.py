@@ -21,6 +21,8 @@ from golden.make_v1 import (
     ledger,
     transcript,
 )
+from golden.make_v1_policy import STATED, WORDS, WORDS_DOCUMENT
+from golden.make_v1_policy import ledger as ledger_of_words
 from golden.make_v1_rules import LABELS, POLICY, RULES, RULES_DOCUMENT
 from golden.make_v1_rules import ledger as ledger_of_rules
 from golden.make_v2 import MARKS, MARKS_DOCUMENT
@@ -202,6 +204,24 @@ def test_marks_are_replayed(tmp_path: Path) -> None:
     assert list(memory.erased) == ["cd" * 32]
 
 
+def test_a_policy_in_words_is_replayed(tmp_path: Path) -> None:
+    place = tmp_path / "users/ed/ledger.jsonl"
+    place.parent.mkdir(parents=True)
+    shutil.copy(WORDS, place)
+    store, scope = JsonlStore(tmp_path), Scope("ed")
+    memory = replay(store, scope)
+    assert memory.policy == STATED
+    assert render(memory) == WORDS_DOCUMENT.read_bytes()
+    found = list(read_commits(store, scope.stream("ledger")))
+    assert [(commit.at, commit.cause, commit.events) for commit in found] == [
+        (draft.at, draft.cause, draft.events) for draft in ledger_of_words()
+    ]
+    assert verify(store, scope).problems == ()
+    stated = {candidate.place: candidate for candidate in candidates_of(found[2].events)}["newFacts/0"]
+    assert isinstance(stated, NewFact)
+    assert (stated.category, stated.topic) == ("diet", "inside")
+
+
 def test_what_states_when_it_holds_is_replayed(tmp_path: Path) -> None:
     place = tmp_path / "users/di/ledger.jsonl"
     place.parent.mkdir(parents=True)
@@ -232,7 +252,7 @@ def test_what_the_rules_added_says_what_was_meant(rules: list[Commit]) -> None:
     assert [(commit.at, commit.cause, commit.events) for commit in rules] == [
         (draft.at, draft.cause, draft.events) for draft in meant
     ]
-    later = {"said_again_share", "free_categories"}
+    later = {"said_again_share", "free_categories", "categories", "instructions"}
     stated = {name: value for name, value in msgspec.structs.asdict(POLICY).items() if name not in later}
     assert all(value != getattr(Policy(), name) for name, value in stated.items())
 
@@ -272,10 +292,11 @@ def test_memory_json_states_confirmations_and_sources_only_where_there_are_any(r
 
 def test_its_heads_have_not_moved() -> None:
     """So that nobody writes the files anew without noticing."""
-    files = (LEDGER, TRANSCRIPT, RULES, MARKS, TIMES)
+    files = (LEDGER, TRANSCRIPT, RULES, MARKS, TIMES, WORDS)
     heads = {path.name: head_of(path.read_bytes().splitlines()[-1]) for path in files}
     assert {name: (head.seq, head.hash[:16]) for name, head in heads.items()} == {
         "v1.jsonl": (13, "9d381919e4e9e038"),
+        "v1.policy.jsonl": (3, "cb21646013b39065"),
         "v1.rules.jsonl": (6, "33ec83348c46e0ae"),
         "v1.transcript.jsonl": (3, "87cf86ba1cadd56a"),
         "v2.jsonl": (7, "4bf8f7f655ca1d59"),

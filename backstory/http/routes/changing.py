@@ -33,6 +33,7 @@ from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.learning.flushed import Flushed
 from backstory.memory import MemoryHandle
+from backstory.operations.services import read_policy
 from backstory.projections.document.document import Document
 from backstory.projections.history.preview import UndoResult
 from backstory.results import (
@@ -147,7 +148,8 @@ async def import_document(writing: Writing, asked: Importing) -> Response:
 @router.patch("/policy", tags=_CHANGE, responses=_changes(PolicyResult))
 async def set_policy(writing: Writing, changes: PolicyChanges) -> Response:
     """Change the policy. Facts that it does not allow leave memory in the same commit."""
-    return await writing.change(lambda memory: memory.set_policy(**changes.values()))
+    values = read_policy(changes.values())
+    return await writing.change(lambda memory: memory.set_policy(**values))
 
 
 @router.post("/forget", tags=_ERASE, responses=_changes(Forgotten))

@@ -27,7 +27,7 @@ from backstory.http.schemas import returns
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.policy import POLICY_KEYS, policy_key
 from backstory.memory import MemoryHandle
-from backstory.operations.services import Progress, known_policy
+from backstory.operations.services import Progress, read_policy
 from backstory.projections.context.why_said import WhySaid
 from backstory.projections.graph import Graph, MessageFlow
 from backstory.projections.history.audit import Why
@@ -222,8 +222,7 @@ async def what_if(reading: Reading, asked: WhatIfQuestion) -> Response:
 
     With `Accept: text/event-stream` it sends its progress, and then the result.
     """
-    policy = asked.values()
-    known_policy(policy)
+    policy = read_policy(asked.values())
 
     def read(memory: MemoryHandle, progress: Progress | None) -> WhatIf:
         return memory.what_if(until=asked.until, progress=progress, **policy)

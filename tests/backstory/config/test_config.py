@@ -90,6 +90,7 @@ SWITCHES = [
 ]
 LISTS = ["staleness_protected_categories", "guaranteed_categories"]
 TEXTS = [
+    "instructions",
     "storage_path",
     "storage_class",
     "event_store",
@@ -146,6 +147,8 @@ DEFAULTS: dict[str, object] = {
     "staleness_max_lifetime_multiplier": 20,
     "said_again_share": 0.6,
     "free_categories": True,
+    "categories": (),
+    "instructions": "",
     "staleness_max_extension_days": 3650,
     "consolidation_enabled": False,
     "consolidation_min_facts": 8,
@@ -212,9 +215,9 @@ def test_the_defaults_are_the_documented_ones() -> None:
     assert {*DEFAULTS} == {*Settings.model_fields}
 
 
-def test_every_key_but_four_is_in_a_table_of_values() -> None:
+def test_every_key_but_five_is_in_a_table_of_values() -> None:
     tables = (RANGES, LOWEST, CHOICES, SWITCHES, LISTS, TEXTS)
-    in_none = {"max_facts", "model", "proxy_upstream", "redis_url"}
+    in_none = {"categories", "max_facts", "model", "proxy_upstream", "redis_url"}
     assert sorted(key for table in tables for key in table) == sorted({*DEFAULTS} - in_none)
 
 

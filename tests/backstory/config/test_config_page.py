@@ -48,6 +48,10 @@ def spelled_range(key: str, field: FieldInfo) -> str:
         return "true, false"
     if get_origin(kind) is Literal:
         return ", ".join(f"`{word}`" for word in get_args(kind))
+    if key == "categories":
+        return "names, objects"
+    if key == "instructions":
+        return "up to 4000 characters"
     if get_origin(kind) is tuple:
         return "categories"
     return range_of(key) or "text"

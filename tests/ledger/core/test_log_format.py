@@ -37,7 +37,7 @@ from backstory.ledger.core.kinds import (
     TranscriptCauseKind,
     words_of,
 )
-from backstory.ledger.core.policy import CATEGORIES, Policy
+from backstory.ledger.core.policy import CATEGORIES, Category, Policy
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.rules.decide import RULES
 from backstory.projections.integrity.stream_check import stubs_of
@@ -209,7 +209,8 @@ def tables() -> dict[str, dict[str, tuple[str, str]]]:
 
 
 def structs() -> dict[str, type[msgspec.Struct]]:
-    named = {kind.__name__: kind for kind in (Access, Cause, Head, TurnRange, Spoken, Fact, Section, Policy, Turn)}
+    kinds = (Access, Category, Cause, Head, TurnRange, Spoken, Fact, Section, Policy, Turn)
+    named = {kind.__name__: kind for kind in kinds}
     named |= {str(kind.__struct_config__.tag): kind for kind in names_of(types.type_info(Event))}
     named |= {str(kind.__struct_config__.tag): kind for kind in names_of(types.type_info(Candidate))}
     return named
@@ -247,6 +248,11 @@ KINDS: dict[str, Callable[[types.Type], bool]] = {
     "number": lambda kind: isinstance(kind, types.FloatType),
     "true or false": lambda kind: isinstance(kind, types.BoolType),
     "object": lambda kind: isinstance(kind, types.DictType),
+    "list of Category": lambda kind: (
+        isinstance(kind, types.VarTupleType)
+        and isinstance(kind.item_type, types.StructType)
+        and kind.item_type.cls is Category
+    ),
     "list of texts": lambda kind: isinstance(kind, types.VarTupleType) and isinstance(kind.item_type, types.StrType),
     "candidate": lambda kind: names_of(kind) == names_of(types.type_info(Candidate)),
 }

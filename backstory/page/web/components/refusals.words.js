@@ -27,6 +27,7 @@ export const words = {
     "rule-older_evidence": "Newer words say otherwise: the fact rests on them, or they took the same text away.",
     "rule-expired": "The time until which it was to be remembered is over.",
     "rule-ended": "It was true until then.",
+    "rule-topic": "By the instructions of this memory it is not to be remembered.",
     "rule-older": "The section had been written later already.",
     // Reasons for which a fact left memory
     "rule-model": "A model's update removed it.",
@@ -83,6 +84,7 @@ export const words = {
     "rule-older_evidence": "更新的话已说明情况不同：该事实以那些话为据，或那些话移除了同样的内容。",
     "rule-expired": "需要记住它的时间已过。",
     "rule-ended": "到那时为止属实。",
+    "rule-topic": "按此记忆的说明，它不应被记住。",
     "rule-older": "该段落后来已经写过更新的内容。",
     "rule-model": "模型的一次更新将它移除。",
     "rule-stale": "复查旧事实时被移除。",
