@@ -264,7 +264,7 @@ MOST_OF_KEY = 255
 _MOST_PREVIEWS = 5
 """How often a preview is computed again because of a commit meanwhile."""
 
-_TIMES = ("at", "since", "until", "a", "b")
+_TIMES = ("at", "since", "until", "a", "b", "valid_at")
 """The parameters of queries that may be times."""
 _UNTAGGED = {"Cache-Control": "no-store"}
 

@@ -66,12 +66,20 @@ def memory_tools(fail_safe: FailSafeMemory, opens: Opens) -> list[BaseTool]:
         query: Annotated[str, "What to look for, in plain words."],
         category: Annotated[str | None, f"Only facts of this category: {_CATEGORIES}."] = None,
         limit: Annotated[int, "How many facts at most."] = 10,
+        *,
+        valid_at: Annotated[str | None, "Only facts that were true then: 2026, 2026-04, 2026-04-30."] = None,
+        include_past: Annotated[bool, "Also facts that were true once and have ended."] = False,
     ) -> str:
         """Look up what is remembered about the user: facts, the most fitting first.
 
         Use it before you answer anything that may depend on what the user told you earlier.
         """
-        return answer(runtime, lambda memory: _found(memory.search(query, top_k=limit, category=category)))
+        return answer(
+            runtime,
+            lambda memory: _found(
+                memory.search(query, top_k=limit, category=category, valid_at=valid_at, include_past=include_past)
+            ),
+        )
 
     @tool
     def memory_add(

@@ -20,11 +20,11 @@ from backstory.ledger.threads.due import Due
 from backstory.operations.context import context as block_of
 from backstory.operations.services import HomeServices, Operations, ScopeServices, begun_fact
 from backstory.projections.context import Context
-from backstory.projections.context.joined import parted
+from backstory.projections.context.joined import join_periods, parted
 from backstory.projections.document.document import Document, document_of
 from backstory.projections.history.history import diff
 from backstory.projections.history.moment import FactOrder, FactQuery, MemoryMoment, memory_moment
-from backstory.projections.history.times import At
+from backstory.projections.history.times import At, When
 from backstory.results import RECENT_COMMITS, EndingFact, Eviction, FaultCount, ParkedThread, PendingThread, Status
 
 _SOON = timedelta(days=7)
@@ -139,8 +139,8 @@ class Reading(Operations):
         self._services.home.projector.flush_if_free(self._services.reading())
         return document_of(self._services.memory())
 
-    def facts(self, at: At | None = None, *, joined: bool = True) -> tuple[Fact, ...]:
-        """Return the live facts, now or at an earlier moment.
+    def facts(self, at: At | None = None, *, joined: bool = True, valid_at: When | None = None) -> tuple[Fact, ...]:
+        """Return the live facts, now or at an earlier moment, or what was known then of another time.
 
         An agent reads its user's facts, too, unless `agent_reads` says otherwise: then each is an `OwnedFact`, whose
         `owner` says whose it is, and of equal facts the agent's is there.
@@ -148,6 +148,9 @@ class Reading(Operations):
         Args:
             at: A commit or a time, for its end; see docs/reference/times.md. None for now.
             joined: False for the facts of this ledger alone.
+            valid_at: Only facts that were true at this time, or at some time in this year, month or day, and with them
+                those that have ended since; each of these says until when. A fact that does not state when it began
+                may always have been true.
 
         Returns:
             The facts, oldest first.
@@ -156,8 +159,19 @@ class Reading(Operations):
             UsageError: `at` is neither a commit nor a time, or in the future.
             NotFoundError: The ledger has no such commit.
         """
-        both = self._services.joined(at) if joined else None
-        return tuple(self._services.memory(at).in_order() if both is None else both.facts(self._services.scope))
+        services = self._services
+        if valid_at is None:
+            both = services.joined(at) if joined else None
+            return tuple(services.memory(at).in_order() if both is None else both.facts(services.scope))
+        first, behind = services.times().valid_span("valid_at", valid_at)
+        reading, beside = services.reading(), services.beside() if joined else None
+        moment = None if at is None else services.times(reading).cut("at", at)
+        own = services.true_in(reading, moment, first, behind)
+        if beside is None:
+            return own
+        if isinstance(moment, int):
+            moment = services.logs(reading).memory_at(moment).at
+        return join_periods(own, services.true_in(beside, moment, first, behind), services.scope)
 
     def moment(
         self,

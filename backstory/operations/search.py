@@ -12,13 +12,15 @@ import msgspec
 
 from backstory import checks
 from backstory.aio import in_thread
-from backstory.ledger.core.errors import NotFoundError
+from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.events import NO_THREADS
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.writer import Writer
 from backstory.operations.services import Operations, ScopeServices, must_know
 from backstory.projections.context.joined import USERS
 from backstory.projections.history.times import When
+from backstory.projections.search.filters import SearchFilters
+from backstory.projections.search.query import find_among
 from backstory.projections.search.results import Found
 from backstory.projections.search.vectors.background_embedding import Embedded
 
@@ -40,9 +42,17 @@ class _Asked(msgspec.Struct, frozen=True):
     until: str | None
     min_similarity: float | None
     explain: bool
+    true_in: tuple[str, str] | None = None
+    """The span of time in which facts have to have been true; None: only what is in memory."""
 
 
 def _find(services: ScopeServices, writer: Writer, asked: _Asked, most: int) -> Found:
+    if asked.true_in is not None:
+        bounds = SearchFilters.read(
+            asked.within, category=asked.category, thread=asked.thread, since=asked.since, until=asked.until
+        )
+        facts = services.true_in(writer, None, *asked.true_in)
+        return find_among(facts, asked.query, most, bounds, explain=asked.explain)
     return services.home.states(writer.scope).search.find(
         asked.query,
         most,
@@ -56,16 +66,17 @@ def _find(services: ScopeServices, writer: Writer, asked: _Asked, most: int) -> 
     )
 
 
-def _joined(services: ScopeServices, own: Found, users: Found, most: int) -> Found:
+def _joined(services: ScopeServices, asked: _Asked, own: Found, users: Found, most: int) -> Found:
     """Join what was found in an agent's memory and in its user's: equal facts once, each hit with its owner.
 
     The scores of two searches compare only where both ranked in the same way; otherwise the hits take turns.
     """
     joined = services.joined()
     known = {} if joined is None else joined.memory.facts
+    past = asked.true_in is not None
     agent, user = services.scope, Scope(services.scope.user)
     ours = [msgspec.structs.replace(hit, owner=agent) for hit in own]
-    theirs = [msgspec.structs.replace(hit, owner=user) for hit in users if f"{USERS}{hit.id}" in known]
+    theirs = [msgspec.structs.replace(hit, owner=user) for hit in users if past or f"{USERS}{hit.id}" in known]
     if own.model == users.model and (own.trouble is None) == (users.trouble is None):
         hits = sorted((*ours, *theirs), key=lambda hit: -hit.score)
     else:
@@ -125,6 +136,8 @@ class Searching(Operations):
         until: When | None = None,
         min_similarity: float | None = None,
         explain: bool = False,
+        valid_at: When | None = None,
+        include_past: bool = False,
     ) -> Found:
         """Search live facts or standing turns, by words and by meaning.
 
@@ -141,6 +154,8 @@ class Searching(Operations):
             until: Only before this time, or up to the end of this day.
             min_similarity: The cosine, -1 to 1, that a hit by meaning alone needs; as configured unless given.
             explain: Say of each hit why it has its rank.
+            valid_at: Only facts that were true at this time, also those that have ended since, as in `facts`; by words.
+            include_past: Also all facts that have ended; by words.
 
         Returns:
             The hits, the best first.
@@ -154,18 +169,23 @@ class Searching(Operations):
         floor = None if min_similarity is None else checks.number("min_similarity", min_similarity, -1, 1)
         source = None if thread is None else checks.text("thread", thread)
         first, end = self._services.times().span(since, until)
-        asked = _Asked(query, most, within, category, source, first, end, floor, explain)
+        span = ("", "~") if include_past else None
+        if valid_at is not None:
+            span = self._services.times().valid_span("valid_at", valid_at)
+        if span is not None and within != "facts":
+            raise UsageError("only facts are true at a time: leave out valid_at and include_past, or search facts")
+        asked = _Asked(query, most, within, category, source, first, end, floor, explain, span)
         services = self._services
         # An agent may also read its user's facts; the turns are always its own.
         reading = services.reading() if asked.within == "facts" else services.writer
         beside = services.beside() if asked.within == "facts" else None
         most = services.home.searches.top_k if asked.top_k is None else asked.top_k
         own = _find(services, reading, asked, most)
-        found = own if beside is None else _joined(services, own, _find(services, beside, asked, most), most)
+        found = own if beside is None else _joined(services, asked, own, _find(services, beside, asked, most), most)
         _count_trouble(services, found)
         if asked.thread is not None and not found:
             _must_be_a_source(services, beside or reading, asked.thread, asked.within)
-        if asked.within == "facts" and found:
+        if asked.within == "facts" and asked.true_in is None and found:
             for writer in (reading, beside):
                 ids = [hit.id for hit in found if writer is not None and hit.owner in (None, writer.scope)]
                 if writer is not None and ids:

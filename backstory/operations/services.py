@@ -19,8 +19,8 @@ from backstory.ledger.core.commit import EMPTY, Cause, Commit, Head
 from backstory.ledger.core.errors import ConfigError, NoModelError, NotFoundError, UsageError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.kinds import CauseKind
-from backstory.ledger.core.memory import Memory
-from backstory.ledger.core.moments import spell_moment
+from backstory.ledger.core.memory import Memory, birth, held
+from backstory.ledger.core.moments import ends, spell_moment
 from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue, read_categories
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.model import Model
@@ -40,6 +40,7 @@ from backstory.projections.context import Blocks
 from backstory.projections.context.joined import USERS, Joined, join
 from backstory.projections.document.projector import DocumentProjector
 from backstory.projections.document.usage import UsageTracker
+from backstory.projections.history.replay import Moment
 from backstory.projections.history.times import At, TimeReader
 from backstory.projections.index.index import ScopeIndex
 from backstory.projections.search.services import SearchServices
@@ -266,6 +267,18 @@ class ScopeServices(msgspec.Struct, frozen=True):
         moment = self.times().cut("at", at)
         at_time = own.at if isinstance(moment, int) else moment
         return join(own, self.logs(beside).memory_at(at_time).standing_at(at_time))
+
+    def true_in(self, writer: Writer, moment: Moment | None, first: str, behind: str) -> tuple[Fact, ...]:
+        """Return the facts that were true in a span of time, as one ledger knew it at a moment; oldest first.
+
+        Live facts are among them and ended ones, but no expired ones; see `ScopeIndex.ended` for the arguments.
+        """
+        logs = self.logs(writer)
+        memory = writer.reader.standing()[0] if moment is None else logs.memory_at(moment)
+        now = spell_moment(writer.clock.now()) if moment is None else memory.at if isinstance(moment, int) else moment
+        found = [fact for fact in memory.facts.values() if held(fact, first, behind)]
+        found += logs.ended(moment, first, behind)
+        return tuple(sorted((f for f in found if f.expires_at is None or ends(f.expires_at) > now), key=birth))
 
     def head_at(self, writer: Writer, seq: int) -> Head:
         """Return the head that a scope's ledger had after a commit; 0 is the empty ledger."""

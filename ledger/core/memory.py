@@ -32,7 +32,7 @@ from backstory.ledger.core.events import (
     UpdateProposed,
 )
 from backstory.ledger.core.kinds import Barrier, CauseKind
-from backstory.ledger.core.moments import ends
+from backstory.ledger.core.moments import begins, ends
 from backstory.ledger.core.policy import Policy
 
 BARRIERS: tuple[Barrier, ...] = ("clear", "redaction", "revert", "rollback")
@@ -128,6 +128,16 @@ def lapses(fact: Fact) -> str | None:
     if fact.valid_until is None and fact.expires_at is None:
         return None
     return min(ends(stated) for stated in (fact.valid_until, fact.expires_at) if stated is not None)
+
+
+def held(fact: Fact, first: str, behind: str) -> bool:
+    """Whether what a fact says may have been true at some time from one moment on and before another.
+
+    Where both moments are the same it is about that moment. What a fact does not state bounds nothing.
+    """
+    if fact.valid_from is not None and (begin := begins(fact.valid_from)) > first and begin >= behind:
+        return False
+    return fact.valid_until is None or ends(fact.valid_until) > first
 
 
 def birth(fact: Fact) -> tuple[int, int]:

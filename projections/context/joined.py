@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -83,6 +83,21 @@ def join(own: Memory, users: Memory, before: Joined | None = None) -> Joined:
         if name in users.sections and not own.section(name).summary
     }
     return Joined(own, users, msgspec.structs.replace(own, facts=own.facts | marked, sections=sections))
+
+
+def join_periods(own: Sequence[Fact], users: Sequence[Fact], agent: Scope) -> tuple[OwnedFact, ...]:
+    """Join facts that were true at some time, those of an agent and of its user; of equal ones the agent's stays."""
+
+    def key(fact: Fact) -> tuple[str, str | None, str | None]:
+        return dedup_key(fact.content), fact.valid_from, fact.valid_until
+
+    known = set(map(key, own))
+    theirs = (_owned(fact, Scope(agent.user)) for fact in users if key(fact) not in known)
+    return tuple(sorted([*(_owned(fact, agent) for fact in own), *theirs], key=lambda fact: fact.created_at))
+
+
+def _owned(fact: Fact, owner: Scope) -> OwnedFact:
+    return OwnedFact(**msgspec.structs.asdict(fact), owner=owner)
 
 
 def _marked(key: str, fact: Fact, known: Fact | None) -> Fact:

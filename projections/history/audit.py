@@ -13,7 +13,7 @@ from typing import Protocol, Self, TypeVar, assert_never
 import msgspec
 
 from backstory.ledger.core.commit import Cause, Commit
-from backstory.ledger.core.dedup import dedup_key
+from backstory.ledger.core.dedup import dedup_key, mark_key
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.events import (
     Candidate,
@@ -130,6 +130,18 @@ class Removed(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         return cls(commit.seq, commit.at, event.reason, event.note, event.detail, commit.cause.actor, until)
 
 
+class Period(msgspec.Struct, frozen=True):
+    """A time in which a statement was true: the fact that says so, since when and until when; None: unknown.
+
+    `live` if that fact is in memory.
+    """
+
+    id: str
+    valid_from: str | None
+    valid_until: str | None
+    live: bool
+
+
 class Why(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """The origin of a fact.
 
@@ -142,6 +154,7 @@ class Why(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         cited: whether the model cited the evidence; otherwise it is all turns of the update.
         history: its events, in order.
         removed: its removal, or None where it is in memory.
+        periods: all facts that say the same in any spelling and are in memory or ended, each with its time.
     """
 
     id: str
@@ -152,6 +165,7 @@ class Why(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     cited: bool
     history: tuple[HistoryItem, ...]
     removed: Removed | None
+    periods: tuple[Period, ...] = ()
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -192,6 +206,9 @@ class Logs(Protocol):
 
     def commits_about(self, fact_id: str) -> Iterator[Commit]:
         """Yield the ledger's commits with an event about a fact, in order."""
+
+    def saying(self, content: str) -> Sequence[str]:
+        """Return the ids of all facts, live or gone, that said the same as a text at some time."""
 
     def turns(self, thread: str, within: TurnRange | None = None) -> Sequence[Turn]:
         """Return a thread's turns that were not erased, in order; all of them, or those in a range of ordinals."""
@@ -262,7 +279,25 @@ def why(logs: Logs, fact_id: str) -> Why:
         cited,
         tuple(story.history),
         None if fact_id in memory.facts else story.removed,
+        tuple(_periods(logs, memory, memory.facts.get(fact_id, story.last))),
     )
+
+
+def _periods(logs: Logs, memory: Memory, fact: Fact | None) -> Iterator[Period]:
+    """Yield when what a fact says was true, by all facts that say it; nothing where it was erased."""
+    if fact is None:
+        return
+    key = mark_key(fact.content)
+    for same in logs.saying(fact.content):
+        live = memory.facts.get(same)
+        story = None if live is not None else _story(logs, same, memory.seq)
+        last = live if story is None else story.last
+        if last is None or mark_key(last.content) != key:
+            continue
+        if story is None:
+            yield Period(same, last.valid_from, last.valid_until, live=True)
+        elif story.removed is not None and story.removed.reason == "ended":
+            yield Period(same, last.valid_from, story.removed.valid_until or story.removed.at, live=False)
 
 
 def last_state(logs: Logs, fact_id: str, until: int) -> tuple[str, Removed | None] | None:

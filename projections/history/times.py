@@ -16,7 +16,7 @@ from datetime import time as time_of_day
 from typing import NamedTuple, Protocol
 
 from backstory.ledger.core.errors import NotFoundError, UsageError
-from backstory.ledger.core.moments import parse_moment, spell_moment
+from backstory.ledger.core.moments import begins, ends, parse_moment, spell_moment, stated_time
 from backstory.projections.history.replay import Moment
 
 When = str | date
@@ -103,6 +103,20 @@ class TimeReader:
         if first is not None and end is not None and first >= end:
             raise UsageError(f"until must be later than since, got {first} and {end}")
         return first, end
+
+    def valid_span(self, name: str, value: object) -> tuple[str, str]:
+        """Return the first moment of a time that facts may state, or of any other time, and the first one behind it.
+
+        Both are the same for a single moment.
+
+        Raises:
+            UsageError: It is none.
+        """
+        stated = stated_time(value) if isinstance(value, str) else None
+        if stated is not None:
+            return begins(stated), ends(stated)
+        first, last = self.time(name, value), self.time(name, value, end=True)
+        return first, last if first == last else last[:-1] + "~"
 
     def bound(self, name: str, value: object, *, end: bool = False) -> Moment:
         """Return a bound of a range of commits: a commit's number, or a time as `time` does.

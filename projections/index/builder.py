@@ -11,8 +11,17 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from backstory.ledger.core.commit import Commit, Head, decode, prev_of, unseal
-from backstory.ledger.core.events import Erased, FactAdded, Redacted, TurnRestored, TurnSuperseded
+from backstory.ledger.core.events import (
+    Erased,
+    FactAdded,
+    FactRemoved,
+    FactRevised,
+    Redacted,
+    TurnRestored,
+    TurnSuperseded,
+)
 from backstory.ledger.core.memory import Fold, Memory
+from backstory.ledger.core.moments import begins, ends
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.commits import must_belong
 from backstory.ledger.log.store import EventStore
@@ -30,10 +39,12 @@ from backstory.projections.index.schema import (
     StreamPosition,
     Table,
     ThreadState,
+    ended_key,
     named,
     number,
     number_in,
     pack,
+    saying,
 )
 from backstory.projections.index.timeline import BLOCK, OpenBlock, TimelineBlock
 from backstory.projections.sqlite_file import DamagedError
@@ -224,6 +235,11 @@ class IndexBuilder:
             for fact in facts_of(event):
                 place = named(fact) + number(commit.seq)
                 facts[place] = BORN if born else facts.get(place) or b""
+            if isinstance(event, FactAdded | FactRevised):
+                stated = event.fact if isinstance(event, FactAdded) else event.after
+                self._changes[Table.SAYINGS][saying(stated.content) + stated.id.encode()] = b""
+            elif isinstance(event, FactRemoved) and event.reason == "ended":
+                self._end(commit, event)
             if isinstance(event, Redacted):
                 self._redacted(event)
                 threads.add(event.thread)
@@ -233,6 +249,13 @@ class IndexBuilder:
             self._changes[Table.LEARNED][named(str(thread)) + number(commit.seq)] = number(begin)
             self._thread(str(thread)).learned = commit.seq
         self._cover(commit)
+
+    def _end(self, commit: Commit, event: FactRemoved) -> None:
+        """Keep a fact that ended, with the time at which it did; what states none ended with the commit."""
+        until = event.valid_until or event.fact.valid_until or commit.at
+        fact = msgspec.structs.replace(event.fact, valid_until=until)
+        begin = "" if fact.valid_from is None else begins(fact.valid_from)
+        self._changes[Table.ENDED][ended_key(ends(until), begin, commit.seq, fact.id)] = pack(fact)
 
     def _date(self, commit: Commit) -> None:
         """Note a commit's time and kind in its block."""

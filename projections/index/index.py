@@ -18,7 +18,7 @@ import msgspec
 
 from backstory.ledger.core.commit import EMPTY, Commit, Head
 from backstory.ledger.core.errors import CorruptLogError, NotFoundError, UsageError
-from backstory.ledger.core.events import Turn, TurnRange, TurnRecorded
+from backstory.ledger.core.events import Fact, Turn, TurnRange, TurnRecorded
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.log.snapshot import Origin, Place, RecordedLine, RecordedLines, ThreadSnapshot
@@ -33,17 +33,20 @@ from backstory.projections.index.model_usage import DayUsage, ModelUsage, UsageC
 from backstory.projections.index.schema import (
     LAST,
     NOTHING,
+    SAYING_BYTES,
     Checkpoint,
     IndexPosition,
     Mark,
     Said,
     Table,
     beginning,
+    ended_in,
     name_in,
     name_of,
     named,
     number,
     number_in,
+    saying,
 )
 from backstory.projections.index.timeline import Timeline, TimelineBlock, timeline
 from backstory.projections.read_model import ReadModel
@@ -65,6 +68,7 @@ _said = msgspec.msgpack.Decoder(Said)
 _trace = msgspec.msgpack.Decoder(Trace)
 _timeline = msgspec.msgpack.Decoder(TimelineBlock)
 _usage = msgspec.msgpack.Decoder(UsageCount)
+_fact = msgspec.msgpack.Decoder(Fact)
 
 
 class Around(msgspec.Struct, frozen=True):
@@ -217,6 +221,32 @@ class ScopeIndex(ReadModel):
             NotFoundError: the ledger has no such commit yet.
         """
         return self._ask(lambda at: _memory_at(at, moment))
+
+    def ended(self, moment: Moment | None, first: str, behind: str) -> list[Fact]:
+        """Return the facts that had ended, as was known at a moment, and were true in a span of time; see `held`.
+
+        Each states the end that is known of it, the time of the commit at the latest. One that was brought back, or
+        that turned out to be wrong, is none of them.
+
+        Args:
+            moment: a commit or a time; None: the present.
+            first: the beginning of the span.
+            behind: the first moment behind it; `first` for a single moment.
+
+        Raises:
+            NotFoundError: the ledger has no such commit yet.
+        """
+        return self._ask(lambda at: list(_ended(at, moment, first, behind)))
+
+    def saying(self, content: str) -> list[str]:
+        """Return the ids of all facts, live or gone, that said the same as a text at some time."""
+
+        def ids(at: IndexSnapshot) -> list[str]:
+            prefix = saying(content)
+            found = takewhile(lambda pair: pair[0].startswith(prefix), at.kv.ascending(Table.SAYINGS, prefix))
+            return [key[SAYING_BYTES:].decode() for key, _ in found]
+
+        return self._ask(ids)
 
     def around(self, moment: Moment | None) -> Around:
         """Rebuild the memory before and after a commit, or the last one up to a time; None: the ledger's last.
@@ -422,6 +452,8 @@ _TOLD = {
     Table.TIMES: "times of commits",
     Table.CHECKPOINTS: "checkpoints of memory",
     Table.FACTS: "places of facts",
+    Table.ENDED: "facts that ended",
+    Table.SAYINGS: "what facts say",
     Table.THREADS: "states of threads",
     Table.LEARNED: "places of what was learned from threads",
     Table.SAID: "places of what was said",
@@ -572,6 +604,22 @@ def _memory_at(at: IndexSnapshot, moment: Moment) -> Memory:
             break
         fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
     return fold.memory()
+
+
+def _ended(at: IndexSnapshot, moment: Moment | None, first: str, behind: str) -> Iterator[Fact]:
+    last = at.tip.ledger.head.seq
+    seq = last if moment is None else moment if isinstance(moment, int) else _seq_at(at, moment)
+    if seq > last:
+        raise NotFoundError(f"there is no commit {seq}: the ledger of {at.scope} ends at {last}")
+    for key, value in at.kv.ascending(Table.ENDED, first.encode() + LAST if first else b""):
+        begin, ended = ended_in(key)
+        if ended > seq or (begin > first and begin >= behind):
+            continue
+        fact = _fact.decode(value)
+        places = _under(at, Table.FACTS, named(fact.id))
+        # A later commit that adds the fact brings it back, or takes back that it was ever true.
+        if not any(born == BORN and ended < number_in(place) <= seq for place, born in places):
+            yield fact
 
 
 def _around(at: IndexSnapshot, moment: Moment | None) -> Around:

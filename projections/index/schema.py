@@ -6,18 +6,23 @@ go on with it, so that whole names and their beginnings can both be found; numbe
 
 from __future__ import annotations
 
+import hashlib
 from enum import IntEnum
 
 import msgspec
 
 from backstory.ledger.core.commit import EMPTY, Head
+from backstory.ledger.core.dedup import mark_key
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.threads.ranges import Ranges, overlap
 from backstory.ledger.threads.thread_coverage import ThreadCoverage
 
-VERSION = 11
+VERSION = 12
 """Raise it whenever what is kept changes, such as a field of Memory or of Fact: an index of another version is none."""
+
+MOMENT_BYTES = len("2026-03-12T10:30:00.123456Z")
+SAYING_BYTES = 16
 
 LAST = b"\xff" * 24
 """Behind every number that can follow a name."""
@@ -56,6 +61,10 @@ class Table(IntEnum):
     """The number of a block of the ledger's commits, from 0: TimelineBlock."""
     USAGE = 14
     """A day, and the name of a model ("" where none is stated): UsageCount."""
+    ENDED = 15
+    """The end and the beginning of an ended fact as moments, the seq of the commit that ended it, its id: Fact."""
+    SAYINGS = 16
+    """The digest of a fact's dedup key, and its id: nothing."""
 
 
 class StreamPosition(msgspec.Struct, frozen=True, array_like=True):
@@ -154,6 +163,22 @@ class ThreadState(msgspec.Struct, array_like=True):
         found = overlap(self.coverage.covered, self.cleared, self.cleared)
         if found:
             self.cleared = found[0][0] - 1
+
+
+def ended_key(end: str, begin: str, seq: int, fact_id: str) -> bytes:
+    """Return the key of an ended fact; its moments are as commits spell them, the beginning "" where it is unknown."""
+    return end.encode() + begin.encode().ljust(MOMENT_BYTES) + number(seq) + fact_id.encode()
+
+
+def ended_in(key: bytes) -> tuple[str, int]:
+    """Read the beginning of an ended fact, and the seq of the commit that ended it, from its key."""
+    begin, seq = key[MOMENT_BYTES : 2 * MOMENT_BYTES], key[2 * MOMENT_BYTES : 2 * MOMENT_BYTES + 8]
+    return begin.decode().rstrip(), int.from_bytes(seq, "big")
+
+
+def saying(content: str) -> bytes:
+    """Return the beginning of the keys of the facts that say the same, in any spelling."""
+    return hashlib.sha256(mark_key(content).encode(errors="surrogatepass")).digest()[:SAYING_BYTES]
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -57,15 +57,16 @@ class SearchFilters(msgspec.Struct, frozen=True):
 
         def test(key: str) -> bool:
             fact = live.get(key)
-            return fact is not None and self._holds(fact)
+            return fact is not None and self.holds(fact)
 
         def gather() -> set[str]:
             # Others may go on filing meanwhile; a list is made in one step.
-            return {fact.id for file in files for fact in list(file.values()) if self._holds(fact)}
+            return {fact.id for file in files for fact in list(file.values()) if self.holds(fact)}
 
         return gather() if most <= _FEW else LazyFilter(test, gather, most)
 
-    def _holds(self, fact: Fact) -> bool:
+    def holds(self, fact: Fact) -> bool:
+        """Whether a fact lies within."""
         return (
             (self.category is None or fact.category.casefold() == self.category)
             and (self.thread is None or fact.source == self.thread)

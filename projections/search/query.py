@@ -290,6 +290,18 @@ class Search(ReadModel):
             self.meaning.vectors.close()
 
 
+def find_among(facts: Iterable[Fact], query: str, top_k: int, bounds: SearchFilters, *, explain: bool) -> Found:
+    """Return which of some facts are most like a query by their words, the best first; as `Search.find`."""
+    must_have_spare_files()
+    from backstory.projections.search.lexical.index import LexicalIndex
+
+    known = {fact.id: fact for fact in facts}
+    words = LexicalIndex(fact_entry(fact) for fact in known.values() if bounds.holds(fact))
+    ranked = words.ranked(query, top_k, None, lambda key: known[key].confidence) if query.strip() else []
+    hits = (_hit(known[one.key], one, _why(one, words, query) if explain else None) for one in _by_words_alone(ranked))
+    return Found(tuple(hits), "facts", len(known))
+
+
 def must_have_spare_files() -> None:
     """Refuse to go on where what a search loads first might be loaded by half: numpy works no more after that.
 
@@ -328,6 +340,9 @@ def _hit(found: Fact | TurnView, one: Fused, why: Explanation | None) -> Hit:
             source=found.source,
             source_error=found.source_error,
             by_hand=found.by_hand,
+            valid_from=found.valid_from,
+            valid_until=found.valid_until,
+            expires_at=found.expires_at,
             by_meaning=one.words_rank is None,
             why=why,
         )

@@ -103,6 +103,7 @@ def why_page(page: Page, why: Why) -> None:
         said = f"{words.role}{name}, {moment(words.at)}, turn {words.turn} of {words.thread}"
         page.line((said, "dim"), (_WITHDRAWN if words.withdrawn else "", "yellow"), (":", "dim"), indent=2)
         page.quote(words.content, indent=2)
+    _periods(page, why)
     later = why.history[1:]
     if later:
         page.line(("Since then", "bold"), ":")
@@ -111,6 +112,12 @@ def why_page(page: Page, why: Why) -> None:
     gone = why.removed
     if gone is not None and gone.reason == "erased":
         page.line((f"Erased with commit {gone.seq}", "bold red"), f" by {gone.actor}." if gone.actor else ".")
+    elif gone is not None and gone.reason == "ended":
+        until = gone.valid_until or moment(gone.at)
+        page.line(
+            (f"Ended with commit {gone.seq}, true until {until}", "bold"),
+            f"; `backstory revert {gone.seq}` undoes that.",
+        )
     elif gone is not None and gone.reason == "consolidated":
         page.line(
             (f"Merged into {gone.detail} with commit {gone.seq}", "bold red"),
@@ -169,6 +176,14 @@ def _writer(item: SectionHistoryItem) -> str:
     parts += [f"thread {item.thread}"] if item.thread else []
     parts += [name for name in (item.model, item.actor) if name]
     return ", ".join(parts)
+
+
+def _periods(page: Page, why: Why) -> None:
+    if len(why.periods) > 1:
+        page.line(("True in", "bold"), ":")
+    for period in why.periods if len(why.periods) > 1 else ():
+        span = f"from {period.valid_from or 'unknown'} until {period.valid_until or 'now'}"
+        page.line(span, (f"  {period.id}", "cyan"), indent=2)
 
 
 def _heading(*, cited: bool, merged: bool) -> str:

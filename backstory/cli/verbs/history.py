@@ -29,8 +29,15 @@ def show(
     at: Annotated[
         str | None, typer.Option(metavar="SEQ|TIME", help="Show it as of this commit, or the end of this time.")
     ] = None,
+    valid_at: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Show the facts that were true then, as far as memory knows, or knew."),
+    ] = None,
 ) -> None:
     """Show memory, now or at an earlier commit or time.
+
+    With --valid-at it shows the facts that were true at a time, or at some time in a year, month or day. Facts that
+    have ended since are among them. --at is what was known, --valid-at what was true.
 
     SEQ is a commit: its number, HEAD, HEAD~1, or the beginning of its hash. TIME is ISO 8601, a date, `yesterday` or
     `3d ago`, in UTC unless it has an offset.
@@ -38,10 +45,13 @@ def show(
     Example: backstory show --at "2026-03-12 10:30:00Z"
     """
     from backstory.cli.pages.labels import whose
-    from backstory.cli.pages.tables import document_page, full_line
+    from backstory.cli.pages.tables import document_page, fact_table, full_line
 
     session = session_of(ctx)
     with session.memory() as memory:
+        if valid_at is not None:
+            session.answer(memory.facts(at, valid_at=valid_at), fact_table)
+            return
         owner = whose(memory.scope.user, memory.scope.agent)
 
         def show_all(page: Page, document: Document) -> None:

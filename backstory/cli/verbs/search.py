@@ -45,6 +45,10 @@ def search(
         str | None,
         typer.Option(metavar="TIME", help="Only results from before this time, or up to the end of this day."),
     ] = None,
+    valid_at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only facts that were true then, also those that have ended.")
+    ] = None,
+    past: Annotated[bool, typer.Option("--past", help="Also facts that have ended.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show how each result got its rank.")] = False,
 ) -> None:
     """Search facts or turns by words and by meaning. Exit 1 if nothing is found.
@@ -66,6 +70,8 @@ def search(
             since=since,
             until=until,
             explain=explain,
+            valid_at=valid_at,
+            include_past=past,
         )
     session.answer(tuple(found), lambda page, _: _hits(page, found))
     _note_coverage(session, found)

@@ -47,6 +47,15 @@ Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
 Cursor = Annotated[str | None, Query(description="The `next` of the page before.", max_length=200)]
 ThreadName = Annotated[str, Query(min_length=1, max_length=512, description="The conversation's id.")]
 Category = Annotated[str | None, Query(description="Only facts of this category.")]
+ValidAt = Annotated[
+    str | None,
+    Query(
+        max_length=100,
+        description="Only facts that were true at this time, or at some time in this year, month or day, and with them "
+        "those that have ended since.",
+        examples=["2026-04"],
+    ),
+]
 Time = Annotated[
     str | None,
     Query(
@@ -95,13 +104,24 @@ async def get_memory(
 
 @router.get("/facts", responses=returns(FactPage, cached=True, example=FACTS))
 async def list_facts(
-    reading: Reading, category: Category = None, limit: Limit = 100, cursor: Cursor = None
+    reading: Reading,
+    *,
+    category: Category = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+    at: Moment = None,
+    valid_at: ValidAt = None,
 ) -> Response:
     """List the live facts of one ledger, oldest first. All pages of a list show the same moment."""
 
     def read(memory: MemoryHandle) -> FactPage:
         seq, last = _moment(cursor, memory)
-        found = memory.facts(seq, joined=False) if cursor is not None else _facts_of(memory, seq)
+        if at is not None or valid_at is not None:
+            # What was known at a time does not change; of the present the commit of the first page is asked.
+            moment = (seq if cursor is not None else None) if at is None else at
+            found = memory.facts(moment, joined=False, valid_at=valid_at)
+        else:
+            found = memory.facts(seq, joined=False) if cursor is not None else _facts_of(memory, seq)
         # Behind the last fact, not at an offset: an erasure takes facts out of earlier moments, too.
         rest = [fact for fact in found if birth(fact) > last and category in (None, fact.category)]
         shown = tuple(rest[:limit])
@@ -209,6 +229,8 @@ async def search(
     until: Time = None,
     min_similarity: Annotated[float | None, Query(ge=-1, le=1, description="For hits by meaning alone.")] = None,
     explain: Annotated[bool, Query(description="Say of each hit why it has its rank.")] = False,
+    valid_at: ValidAt = None,
+    include_past: Annotated[bool, Query(description="Also facts that have ended.")] = False,
 ) -> Response:
     """Search facts or turns, by words and by meaning."""
     return await reading.answer(
@@ -222,6 +244,8 @@ async def search(
             until=until,
             min_similarity=min_similarity,
             explain=explain,
+            valid_at=valid_at,
+            include_past=include_past,
         ),
         tagged=False,
     )

@@ -37,6 +37,7 @@ Thread = Annotated[str | None, Field(description="Only what is from this convers
 
 async def memory_search(
     query: Annotated[str, Field(description="What to look for, in plain words.")],
+    *,
     category: Annotated[
         str | None,
         Field(description="Only facts of this category, such as preference."),
@@ -47,6 +48,11 @@ async def memory_search(
         Field(description="facts: what was learned. turns: the words of earlier conversations themselves."),
     ] = "facts",
     thread: Thread = None,
+    valid_at: Annotated[
+        str | None,
+        Field(description="Only facts that were true then: 2026, 2026-04, 2026-04-30; also those that have ended."),
+    ] = None,
+    include_past: Annotated[bool, Field(description="Also facts that were true once and have ended.")] = False,
 ) -> Annotated[CallToolResult, SearchResult]:
     """Look up what is remembered about the user, by words and by meaning, the most fitting first.
 
@@ -55,7 +61,15 @@ async def memory_search(
     answering = current()
 
     def work(memory: MemoryHandle) -> Reply:
-        found = memory.search(query, top_k=limit, category=category, within=within, thread=thread)
+        found = memory.search(
+            query,
+            top_k=limit,
+            category=category,
+            within=within,
+            thread=thread,
+            valid_at=valid_at,
+            include_past=include_past,
+        )
         return answering.budget.fill(len(found), lambda items, length: _found(found, items, length))
 
     return await answering.tool("read", work)

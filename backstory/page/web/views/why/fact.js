@@ -83,7 +83,15 @@ function Lead({ scope, why }) {
   if (!why.live) {
     return html`<div class="lead">
       <p>${t(births.length > 1 ? "leadOnOff" : "leadGone", { since, until: removed ? date(removed.at) : "?" })}</p>
-      ${removed && html`<p><${Rule} rule=${removed.reason} detail=${removed.detail ?? ""} /> ${removed.note && html`${t("modelsReason")} <q><bdi>${removed.note}</bdi></q>`} ${link(removed.seq)}</p>`}
+      ${removed && html`<p><${Rule} rule=${removed.reason} detail=${removed.detail ?? ""} /> ${removed.valid_until} ${removed.note && html`${t("modelsReason")} <q><bdi>${removed.note}</bdi></q>`} ${link(removed.seq)}</p>`}
+      ${why.periods.length > 1 &&
+      html`<ul class="periods">
+        ${why.periods.map(
+          ({ id, valid_from: since, valid_until: until }) => html`<li key=${id}>
+            <a href=${href("why", { ...scope, fact: id })}><bdi>${id}</bdi></a> ${since && t("since", { time: since })} ${until && t("until", { time: until })}
+          </li>`,
+        )}
+      </ul>`}
     </div>`;
   }
   const birth = births.at(-1);

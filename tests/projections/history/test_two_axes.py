@@ -1,0 +1,187 @@
+"""Two axes of time: what was true, and what was believed; compared with a plain model of intervals."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from fakes import FakeClock, open_home
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sizes import examples
+
+from backstory import MemoryHandle
+from backstory.ledger.core.errors import RefusedError, UsageError
+from backstory.ledger.core.moments import spell_moment
+
+DAY = 24 * 3600.0
+YEARS = (2024, 2026, 2027, 2030)
+Interval = tuple[str, str, str]
+"""When a fact begins, the first moment behind it, and the first moment at which it is not remembered."""
+
+
+def year(number: int) -> str:
+    return f"{number}-01-01T00:00:00.000000Z"
+
+
+class Model:
+    """What memory knows, as one dictionary of intervals by fact."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Interval] = {}
+
+    def true_in(self, number: int, believed: str) -> set[str]:
+        first, behind = year(number), year(number + 1)
+        return {
+            fact
+            for fact, (begin, end, gone) in self.known.items()
+            if begin < behind and end > first and believed < gone
+        }
+
+
+steps = st.tuples(
+    st.sampled_from(["add", "add", "add", "end", "end now", "remove", "take back"]),
+    st.integers(0, 400),
+    st.none() | st.sampled_from(YEARS),
+    st.none() | st.sampled_from(YEARS),
+    st.none() | st.sampled_from(YEARS),
+    st.integers(0, 7),
+)
+
+
+def take(memory: MemoryHandle, clock: FakeClock, model: Model, step: tuple[object, ...], number: int) -> None:
+    """Do one thing to memory and to the model."""
+    what, _, since, until, expiry, which = step
+    now = spell_moment(clock.now())
+    live = sorted(fact.id for fact in memory.facts())
+    before = dict(model.known)
+    if what == "add":
+        stated = {"valid_from": since, "valid_until": until, "expires_at": expiry}
+        try:
+            change = memory.add_fact(
+                f"Thing {number % 5}", **{name: str(value) for name, value in stated.items() if value is not None}
+            )
+        except RefusedError:
+            return
+        model.known[change.fact.id] = (
+            "" if since is None else year(since),  # type: ignore[arg-type]
+            "~" if until is None else year(until + 1),  # type: ignore[operator]
+            "~" if expiry is None else year(expiry + 1),  # type: ignore[operator]
+        )
+    elif not live:
+        return
+    else:
+        fact = live[which % len(live)]  # type: ignore[operator]
+        begin, _, gone = model.known[fact]
+        if what in ("remove", "take back"):
+            memory.remove_fact(fact)
+            del model.known[fact]
+        else:
+            stated_end = until if what == "end" else None
+            try:
+                memory.remove_fact(fact, ended=True, valid_until=None if stated_end is None else str(stated_end))
+            except RefusedError:
+                return
+            stood = model.known[fact][1]
+            end = year(stated_end + 1) if isinstance(stated_end, int) else now if stood == "~" else stood
+            model.known[fact] = (begin, end, gone)
+    if what == "take back":
+        memory.revert()
+        model.known = before
+
+
+@settings(max_examples=examples(12), deadline=None)
+@given(st.lists(steps, min_size=1, max_size=9))
+def test_a_replay_is_what_was_live_and_both_are_the_model(history: list[tuple[object, ...]]) -> None:
+    clock = FakeClock()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_home(Path(folder) / "home", clock=clock) as bs,
+    ):
+        memory, model = bs.memory("ada"), Model()
+        believed: list[tuple[int, str, dict[int, set[str]]]] = []
+        for number, step in enumerate(history):
+            clock.advance(float(step[1]) * DAY + 2)  # type: ignore[arg-type]
+            take(memory, clock, model, step, number)
+            now = spell_moment(clock.now())
+            live = {one: {fact.id for fact in memory.facts(valid_at=str(one))} for one in YEARS}
+            assert live == {one: model.true_in(one, now) for one in YEARS}
+            believed.append((memory.head().seq, now, live))
+        for _, now, live in believed:
+            assert {one: {fact.id for fact in memory.facts(now, valid_at=str(one))} for one in YEARS} == live
+        last = {seq: (now, live) for seq, now, live in believed}
+        for seq, (now, live) in last.items():
+            if seq and memory._services.logs(memory._services.writer).commit(seq).at == now:
+                assert {one: {fact.id for fact in memory.facts(seq, valid_at=str(one))} for one in YEARS} == live
+        assert memory.verify().problems == ()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def memory(tmp_path: Path, clock: FakeClock):  # type: ignore[no-untyped-def]
+    """Ada lived in Oslo, then in Bergen; in Paris long ago; commits 2 to 6."""
+    with open_home(tmp_path / "home", clock=clock) as bs:
+        memory = bs.memory("ada")
+        memory.add_fact("Lives in Oslo", valid_from="2019")
+        memory.add_fact("Lives in Bergen", valid_from="2026-02")
+        memory.remove_fact("fact_2_0", ended=True, valid_until="2026-01")
+        memory.add_fact("Lives in Paris", valid_from="2011", valid_until="2012-08")
+        memory.add_fact("Likes tea")
+        yield memory
+
+
+def contents(memory: MemoryHandle, **asked: object) -> list[str]:
+    return [fact.content for fact in memory.facts(**asked)]  # type: ignore[arg-type]
+
+
+def test_what_was_true_then_as_is_known_now_and_as_was_believed(memory: MemoryHandle) -> None:
+    assert contents(memory) == ["Lives in Bergen", "Likes tea"]
+    assert contents(memory, valid_at="2025-06-01") == ["Lives in Oslo", "Likes tea"]
+    assert contents(memory, valid_at="2026-02-10T12:00") == ["Lives in Bergen", "Likes tea"]
+    assert contents(memory, at=2, valid_at="2026-02-10") == ["Lives in Oslo"]
+    assert contents(memory, at=3, valid_at="2026") == ["Lives in Oslo", "Lives in Bergen"]
+    assert contents(memory, valid_at="2012") == ["Lives in Paris", "Likes tea"]
+    assert contents(memory, valid_at="2012-09-01T00:00:00Z") == ["Likes tea"]
+    with pytest.raises(UsageError, match="valid_at must be a time"):
+        memory.facts(valid_at="soon")
+
+
+def test_what_was_brought_back_or_was_wrong_has_not_ended(memory: MemoryHandle) -> None:
+    memory.revert(4, force=True)
+    back, _ = memory.facts(valid_at="2025")
+    assert (back.content, back.valid_until) == ("Lives in Oslo", None)
+    memory.revert(5)
+    assert "Lives in Paris" not in contents(memory, valid_at="2012")
+    assert "Lives in Paris" in contents(memory, at=6, valid_at="2012")
+
+
+def test_a_search_finds_what_is_over_only_where_it_is_asked_to(memory: MemoryHandle) -> None:
+    assert not memory.search("Paris")
+    assert [hit.content for hit in memory.search("Paris", include_past=True)] == ["Lives in Paris"]
+    (oslo,) = memory.search("lives", valid_at="2025")
+    assert (oslo.content, oslo.valid_from, oslo.valid_until) == ("Lives in Oslo", "2019", "2026-01")
+    assert not memory.search("Paris", include_past=True, category="goal")
+    with pytest.raises(UsageError, match="only facts are true at a time"):
+        memory.search("Paris", within="turns", include_past=True)
+
+
+def test_why_lists_all_periods_of_a_statement(memory: MemoryHandle) -> None:
+    memory.add_fact("lives in OSLO.", valid_from="2030")
+    for fact in ("fact_2_0", "fact_7_0"):
+        assert [(p.id, p.valid_from, p.valid_until, p.live) for p in memory.why(fact).periods] == [
+            ("fact_2_0", "2019", "2026-01", False),
+            ("fact_7_0", "2030", None, True),
+        ]
+    memory.remove_fact("fact_7_0")
+    assert [period.id for period in memory.why("fact_2_0").periods] == ["fact_2_0"]
+
+
+def test_an_erased_fact_has_not_ended(memory: MemoryHandle) -> None:
+    memory.forget("fact_5_0")
+    assert contents(memory, valid_at="2012") == ["Likes tea"]
+    assert memory.verify().problems == ()
