@@ -1,13 +1,14 @@
-"""Changes outside of extraction: facts, policy, whole documents; and undoing one update or many."""
+"""Changes outside of extraction: facts, policy, whole documents."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar, assert_never
+from collections.abc import Callable, Iterable, Sequence
+from typing import assert_never
 
 import msgspec
 
 from backstory import checks
+from backstory.aio import in_thread
 from backstory.ledger.core.commands import (
     EDITABLE,
     TIMES,
@@ -18,8 +19,6 @@ from backstory.ledger.core.commands import (
     EditFact,
     ImportDocument,
     RemoveFact,
-    Revert,
-    RollBack,
     SaveDocument,
 )
 from backstory.ledger.core.commit import Cause, Commit, Head
@@ -31,7 +30,6 @@ from backstory.ledger.core.errors import (
     NotFoundError,
     RefusedError,
     UsageError,
-    WrongExpectedVersionError,
 )
 from backstory.ledger.core.events import (
     Candidate,
@@ -47,166 +45,23 @@ from backstory.ledger.core.events import (
     NewSummary,
     SectionEvent,
     SettingEvent,
-    SummariesReceived,
-    SummaryShared,
     TurnEvent,
     UpdateEvent,
 )
-from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import stated_time
 from backstory.ledger.core.policy import PolicyValue, check_policy, read_category
 from backstory.ledger.core.sanitize import MAX_FACT, MAX_NAME, safe_text
-from backstory.ledger.learning.sharing import deliver
 from backstory.ledger.log.writer import Writer
-from backstory.operations.services import ScopeServices, live_fact, read_policy
+from backstory.operations.services import Operations, ScopeServices, live_fact, read_policy
 from backstory.projections.document.document import Document, document_of
 from backstory.projections.history.audit import Removed, last_state
-from backstory.projections.history.preview import (
-    ClearedAgent,
-    UndoResult,
-    preview_revert,
-    preview_rollback,
-    revert_command,
-    rollback_command,
-)
-from backstory.projections.history.times import At
 from backstory.results import FactChange, ImportedDocument, PolicyResult, RefusedItem, RenamedFact, ReturnedFact
 
-_Answer = TypeVar("_Answer")
-_Undoing = TypeVar("_Undoing", Revert, RollBack)
-_WITH_USER = "all_agents"
+WITH_USER = "all_agents"
 """The action of an agent's clear that was a part of its user's."""
 
 
-def revert(
-    services: ScopeServices, seq: int | str, *, dry_run: bool, force: bool, with_agents: bool = False
-) -> UndoResult:
-    """Undo one update; see `MemoryHandle.revert`."""
-    services.must_stand()
-    logs = services.logs(services.writer)
-    seen = logs.last()
-    commit = logs.commit(_to_undo(services, seq))
-    cleared = _cleared_with(services, commit)
-    if not with_agents or not cleared:
-        undone = _revert_one(services, revert_command(commit, force=force, seen=seen), dry_run=dry_run)
-        return msgspec.structs.replace(undone, agents=cleared)
-
-    def undo_all(*, dry_run: bool) -> UndoResult:
-        # The agents first: if this is interrupted, it can be repeated.
-        agents = tuple(_revert_agent(services, agent, force=force, dry_run=dry_run) for agent in cleared)
-        own = _revert_one(services, revert_command(commit, force=force, seen=seen), dry_run=dry_run)
-        return msgspec.structs.replace(own, agents=agents)
-
-    plan = undo_all(dry_run=True)
-    conflicts = [*plan.conflicts, *(note for agent in plan.agents if agent.undo for note in agent.undo.conflicts)]
-    return plan if dry_run or (conflicts and not force) else undo_all(dry_run=False)
-
-
-def _cleared_with(services: ScopeServices, commit: Commit) -> tuple[ClearedAgent, ...]:
-    """Return the agents from whose memories something went with a clear of their user's."""
-    if commit.cause.kind != "clear" or services.scope.agent is not None:
-        return ()
-    found = []
-    for writer in services.agents():
-        for theirs in services.logs(writer).newest():
-            if theirs.at < commit.at:
-                break
-            cause = theirs.cause
-            if (cause.kind, cause.action, cause.target) == ("clear", _WITH_USER, commit.seq):
-                facts = sum(isinstance(event, FactRemoved) for event in theirs.events)
-                found += [ClearedAgent(writer.scope.agent or "", theirs.seq, facts)] if theirs.events else []
-                break
-    return tuple(found)
-
-
-def _revert_agent(services: ScopeServices, cleared: ClearedAgent, *, force: bool, dry_run: bool) -> ClearedAgent:
-    writer = next(writer for writer in services.agents() if writer.scope.agent == cleared.agent)
-    agent = msgspec.structs.replace(services, own=writer, users=None, expected=None, key=None)
-    logs = services.logs(writer)
-    command = revert_command(logs.commit(cleared.seq), force=force, seen=logs.last())
-    undone = _revert(agent, command, dry_run=True)
-    if not dry_run and undone.events:
-        undone = _revert(agent, command, dry_run=False)
-    return msgspec.structs.replace(cleared, undo=undone)
-
-
-def _revert_one(services: ScopeServices, command: Revert, *, dry_run: bool) -> UndoResult:
-    force = command.force
-    if services.users is None or not any(isinstance(event, SummaryShared) for event in command.events):
-        return _revert(services, command, dry_run=dry_run)
-    users = msgspec.structs.replace(services, own=services.users, users=None, expected=None)
-    if not dry_run:
-        deliver(services.writer)
-    received = _revert_of_sections(users, services.scope.agent, command)
-    plan = _revert(services, command, dry_run=True)
-    theirs = None if received is None else _revert(users, received, dry_run=True)
-    if not dry_run and (force or not plan.conflicts):
-        # The user's memory first: if this is interrupted, it can be repeated.
-        if received is not None and theirs is not None and theirs.events:
-            theirs = _revert(users, received, dry_run=False)
-        plan = _revert(services, command, dry_run=False)
-    return msgspec.structs.replace(plan, users=theirs)
-
-
-def _revert_of_sections(users: ScopeServices, agent: str | None, command: Revert) -> Revert | None:
-    """Return the revert, in the user's memory, of what it received from the commit to undo; None if it did not yet."""
-    logs = users.logs(users.writer)
-    seen = logs.last()
-    for commit in logs.newest(1):
-        for event in commit.events:
-            if isinstance(event, SummariesReceived) and event.agent == agent and event.seq <= command.target:
-                if event.cut and event.seq == command.target:
-                    continue
-                known = event.seq == command.target
-                return revert_command(commit, force=command.force, seen=seen) if known else None
-    return None
-
-
-def _revert(services: ScopeServices, command: Revert, *, dry_run: bool) -> UndoResult:
-    cause = services.cause("revert", target=command.target, force=command.force)
-    return _undo(services, command, preview_revert, cause, dry_run=dry_run)
-
-
-def _undo(
-    services: ScopeServices,
-    command: _Undoing,
-    preview: Callable[[Memory, _Undoing, Iterable[Commit]], UndoResult],
-    cause: Cause,
-    *,
-    dry_run: bool,
-) -> UndoResult:
-    """Plan an undo on the newest head, and commit it there unless it is a dry run or conflicts."""
-    writer = services.writer
-    if not dry_run:
-        services = services.with_policy_in_force()
-
-    def undo(head: Head) -> UndoResult:
-        memory = writer.memory()
-        erased = memory.barriers.get("redaction", 0) > (cause.target or 0)
-        plan = preview(memory, writer.dated(command), services.commits(writer) if erased else ())
-        if dry_run or (plan.conflicts and not cause.force):
-            return plan
-        commit = writer.commit(command, cause, expected=services.expected or head.hash)
-        return msgspec.structs.replace(plan, commit=commit.seq, events=commit.events)
-
-    return _on_newest(services, undo)
-
-
-def rollback(services: ScopeServices, to: At, *, dry_run: bool) -> UndoResult:
-    """Bring back an earlier moment; see `MemoryHandle.rollback`."""
-    services.must_stand()
-    writer = services.writer
-    seen = writer.memory().seq
-    if str(to).strip().upper() in ("HEAD", "HEAD~0"):
-        raise UsageError(
-            "HEAD is the present: name an earlier commit or a time, or undo the last commit with `revert HEAD`"
-        )
-    then = services.logs(writer).memory_at(services.times(writer).cut("to", to, whole_days=False))
-    command = rollback_command(then, then.seq, seen=seen)
-    return _undo(services, command, preview_rollback, services.cause("rollback", target=then.seq), dry_run=dry_run)
-
-
-class GivenTimes(msgspec.Struct, frozen=True):
+class _GivenTimes(msgspec.Struct, frozen=True):
     """When a fact holds, as it was given: None for what is not, empty for what is to be unknown again."""
 
     valid_from: str | None = None
@@ -233,67 +88,6 @@ def _stated(name: str, text: str) -> str:
     return found
 
 
-def add_fact(services: ScopeServices, content: str, category: str, confidence: float, times: GivenTimes) -> FactChange:
-    """Enter a fact; see `MemoryHandle.add_fact`."""
-    text = _text(content)
-    fact = NewFact(place="facts/0", content=text, category=_category(category), confidence=_confidence(confidence))
-    fact = msgspec.structs.replace(fact, **{name: stated for name, stated in times.read().items() if stated})
-    command = AddFact(at="", fact=fact, by_model=services.by_model, thread=services.conversation)
-    cause = services.cause("manual", action="add", by_model=services.by_model)
-    commit = _commit(services, cause, lambda: command, fact)
-    added = _changed(commit, (event.fact for event in commit.events if isinstance(event, FactAdded)))
-    evicted = tuple(event.fact for event in commit.events if isinstance(event, FactRemoved) and event.reason == "cap")
-    return FactChange(commit.seq, added, evicted)
-
-
-def edit_fact(
-    services: ScopeServices,
-    fact_id: str,
-    *,
-    content: str | None,
-    category: str | None,
-    confidence: float | None,
-    times: GivenTimes,
-) -> FactChange:
-    """Change a fact; see `MemoryHandle.edit_fact`."""
-    if content is None and category is None and confidence is None and times == GivenTimes():
-        raise UsageError("nothing to change: give a text, a category, a confidence or a time")
-    edit = Edit(
-        place="facts/0",
-        id=checks.text("fact_id", fact_id),
-        content=None if content is None else _text(content),
-        category=None if category is None else _category(category),
-        confidence=None if confidence is None else _confidence(confidence),
-        **times.read(),
-    )
-    cause = services.cause("manual", action="edit", fact=edit.id, by_model=services.by_model)
-
-    def command() -> EditFact:
-        _must_be_live(services, edit.id)
-        return EditFact(at="", edit=edit, by_model=services.by_model)
-
-    commit = _commit(services, cause, command, edit)
-    return FactChange(
-        commit.seq, _changed(commit, (event.after for event in commit.events if isinstance(event, FactRevised)))
-    )
-
-
-def remove_fact(services: ScopeServices, fact_id: str, *, ended: bool, valid_until: str | None) -> FactChange:
-    """Remove a fact; see `MemoryHandle.remove_fact`."""
-    until = None if valid_until is None else _stated("valid_until", checks.text("valid_until", valid_until))
-    if until is not None and not ended:
-        raise UsageError("valid_until is about a fact that has ended: say that it has, or leave it out")
-
-    def command() -> RemoveFact:
-        _must_be_live(services, fact_id)
-        return RemoveFact(at="", fact_id=fact_id, by_model=services.by_model, ended=ended, valid_until=until)
-
-    named = checks.text("fact_id", fact_id)
-    cause = services.cause("manual", action="remove", fact=named, by_model=services.by_model)
-    commit = _commit(services, cause, command)
-    return FactChange(commit.seq, _changed(commit, filter(None, map(_gone, commit.events))))
-
-
 def _gone(event: Event) -> Fact | None:
     """Return a fact as it left memory, or as it is until it does."""
     if isinstance(event, FactRemoved):
@@ -314,19 +108,6 @@ def _must_be_live(services: ScopeServices, fact_id: str) -> None:
     except NotFoundError:
         services.must_stand()
         raise
-
-
-def clear(services: ScopeServices, *, all_agents: bool) -> Document:
-    """Empty the memory; see `MemoryHandle.clear`."""
-    if all_agents and services.scope.agent is not None:
-        raise UsageError("all_agents is about all of a user's agents, and this is the memory of one: leave it out")
-    services.home.outbox.let_in(services.scope)
-    # The own memory first: where its head is not the expected one, nothing is cleared.
-    cleared = services.commit(Clear(at=""), services.cause("clear"))
-    for writer in services.agents() if all_agents else ():
-        services.home.outbox.let_in(writer.scope)
-        writer.commit(Clear(at=""), services.cause("clear", action=_WITH_USER, target=cleared.seq))
-    return document_of(services.memory())
 
 
 def import_document(
@@ -409,23 +190,6 @@ def _import_sections(
     return users.commit(SaveDocument(at="", candidates=sections), services.cause("import", action="save")).events
 
 
-def set_policy(services: ScopeServices, changes: Mapping[str, PolicyValue]) -> PolicyResult:
-    """Put other rules in force; see `MemoryHandle.set_policy`."""
-    services.must_stand()
-    changes = read_policy(changes)
-    check_policy(msgspec.structs.replace(services.writer.memory().policy, **changes))
-    # The configured policy first: the changes are added to it and do not take it back.
-    services = services.with_policy_in_force()
-    memory = services.writer.memory()
-    policy = check_policy(msgspec.structs.replace(memory.policy, **changes))
-    if policy == memory.policy:
-        services.must_stand()
-        return PolicyResult(memory.policy, memory.configured)
-    commit = services.commit(ChangePolicy(at="", policy=policy), services.cause("policy"))
-    memory = services.writer.memory()
-    return PolicyResult(memory.policy, memory.configured, commit.seq)
-
-
 def _commit(
     services: ScopeServices, cause: Cause, command: Callable[[], Command], asked: NewFact | Edit | None = None
 ) -> Commit:
@@ -474,19 +238,7 @@ def _once(
             )
         return found
 
-    return _on_newest(services, find_or_commit)
-
-
-def _on_newest(services: ScopeServices, change: Callable[[Head], _Answer]) -> _Answer:
-    """Make a change on the newest head, again if another writer moved it; the caller's own expectation is kept."""
-    while True:
-        with services.writer.state() as state:
-            head = state.head
-        try:
-            return change(head)
-        except WrongExpectedVersionError:
-            if services.expected is not None:
-                raise
+    return services.on_newest(find_or_commit)
 
 
 def _is_the_same(found: Commit, cause: Cause, asked: NewFact | Edit | None) -> bool:
@@ -520,15 +272,6 @@ def _changed(commit: Commit, facts: Iterable[Fact]) -> Fact:
     raise NotFoundError(f"what commit {commit.seq} changed was erased since: nothing is changed again")
 
 
-def _to_undo(services: ScopeServices, seq: int | str) -> int:
-    target = services.times(services.writer).commit("the commit to undo", seq)
-    if target <= 1 and str(seq).strip().casefold().startswith("head"):
-        raise NotFoundError(
-            "nothing was learned yet, so there is nothing to revert: `record` a conversation and `extract` it first"
-        )
-    return target
-
-
 def _text(content: str) -> str:
     text = safe_text(checks.text("content", content).strip())
     if not text:
@@ -551,3 +294,227 @@ def _confidence(confidence: float) -> float:
     if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
         raise UsageError(f"the confidence must be a number from 0 to 1, got {confidence}")
     return float(confidence)
+
+
+class Changing(Operations):
+    """What changes a memory by hand; see `MemoryHandle`."""
+
+    # Changing by hand.
+
+    def add_fact(
+        self,
+        content: str,
+        category: str = "context",
+        confidence: float = 0.9,
+        *,
+        valid_from: str | None = None,
+        valid_until: str | None = None,
+        expires_at: str | None = None,
+    ) -> FactChange:
+        """Add a fact by hand. No model changes it from then on. A model's tools use `by`.
+
+        Args:
+            content: The fact.
+            category: preference, knowledge, context, behavior, goal, correction, or a name of your own.
+            confidence: From 0 to 1.
+            valid_from: Since when it is true: a year, month, day or moment, such as 2026-03; the offset from UTC may
+                stand behind it. None: unknown.
+            valid_until: Until when it is true, to the end of that year, month or day.
+            expires_at: Until when it is to be remembered, likewise.
+
+        Returns:
+            The commit, the fact, and the facts that the cap evicted for it.
+
+        Raises:
+            DuplicateFactError: A live fact says the same; the refusal is recorded.
+            CapError: There is no room for it; the refusal is recorded.
+            RefusedError: Another rule refuses a model's fact; the refusal is recorded.
+            UsageError: The text or the category is empty, the confidence outside 0 to 1, or a time is none.
+        """
+        times = _GivenTimes(valid_from, valid_until, expires_at)
+        services = self._services
+        text = _text(content)
+        fact = NewFact(place="facts/0", content=text, category=_category(category), confidence=_confidence(confidence))
+        fact = msgspec.structs.replace(fact, **{name: stated for name, stated in times.read().items() if stated})
+        command = AddFact(at="", fact=fact, by_model=services.by_model, thread=services.conversation)
+        cause = services.cause("manual", action="add", by_model=services.by_model)
+        commit = _commit(services, cause, lambda: command, fact)
+        added = _changed(commit, (event.fact for event in commit.events if isinstance(event, FactAdded)))
+        evicted = tuple(
+            event.fact for event in commit.events if isinstance(event, FactRemoved) and event.reason == "cap"
+        )
+        return FactChange(commit.seq, added, evicted)
+
+    def edit_fact(
+        self,
+        fact_id: str,
+        content: str | None = None,
+        category: str | None = None,
+        confidence: float | None = None,
+        *,
+        valid_from: str | None = None,
+        valid_until: str | None = None,
+        expires_at: str | None = None,
+    ) -> FactChange:
+        """Change a fact by hand. No model changes it from then on. A model's tools use `by`.
+
+        Args:
+            fact_id: Its id, in full.
+            content: The new text.
+            category: The new category.
+            confidence: The new confidence, from 0 to 1.
+            valid_from: Since when it is true, as in `add_fact`; "" where that is not known after all.
+            valid_until: Until when it is true, likewise.
+            expires_at: Until when it is to be remembered, likewise.
+
+        Returns:
+            The commit and the fact as it is now.
+
+        Raises:
+            NotFoundError: There is no such live fact.
+            DuplicateFactError: Another fact says the same.
+            RefusedError: It is so already, or a model may not change it so; the refusal is recorded.
+            UsageError: There is nothing to change, or a value cannot be one of its kind.
+        """
+        times = _GivenTimes(valid_from, valid_until, expires_at)
+        services = self._services
+        if content is None and category is None and confidence is None and times == _GivenTimes():
+            raise UsageError("nothing to change: give a text, a category, a confidence or a time")
+        edit = Edit(
+            place="facts/0",
+            id=checks.text("fact_id", fact_id),
+            content=None if content is None else _text(content),
+            category=None if category is None else _category(category),
+            confidence=None if confidence is None else _confidence(confidence),
+            **times.read(),
+        )
+        cause = services.cause("manual", action="edit", fact=edit.id, by_model=services.by_model)
+
+        def command() -> EditFact:
+            _must_be_live(services, edit.id)
+            return EditFact(at="", edit=edit, by_model=services.by_model)
+
+        commit = _commit(services, cause, command, edit)
+        return FactChange(
+            commit.seq, _changed(commit, (event.after for event in commit.events if isinstance(event, FactRevised)))
+        )
+
+    def remove_fact(self, fact_id: str, *, ended: bool = False, valid_until: str | None = None) -> FactChange:
+        """Remove a fact, as wrong or, with `ended`, as true until now or until a time.
+
+        Args:
+            fact_id: Its id, in full.
+            ended: Whether it was true until then.
+            valid_until: Until when an ended fact was true, as in `add_fact`. If that is still to come, the fact says so
+                and stays in memory until then.
+
+        Returns:
+            The commit and the fact as it was, or as it is until then.
+
+        Raises:
+            NotFoundError: There is no such live fact.
+            RefusedError: A person entered it, and a model asks, or it would have ended before it began; the refusal is
+                recorded.
+            UsageError: The time is none, or is given for a fact that has not ended.
+        """
+        services = self._services
+        until = None if valid_until is None else _stated("valid_until", checks.text("valid_until", valid_until))
+        if until is not None and not ended:
+            raise UsageError("valid_until is about a fact that has ended: say that it has, or leave it out")
+
+        def command() -> RemoveFact:
+            _must_be_live(services, fact_id)
+            return RemoveFact(at="", fact_id=fact_id, by_model=services.by_model, ended=ended, valid_until=until)
+
+        named = checks.text("fact_id", fact_id)
+        cause = services.cause("manual", action="remove", fact=named, by_model=services.by_model)
+        commit = _commit(services, cause, command)
+        return FactChange(commit.seq, _changed(commit, filter(None, map(_gone, commit.events))))
+
+    def clear(self, *, all_agents: bool = False) -> Document:
+        """Empty the memory and keep its history. Turns recorded so far are not extracted again.
+
+        Args:
+            all_agents: Empty the memories of all the user's agents too, each in a commit of its own.
+
+        Returns:
+            The empty document.
+
+        Raises:
+            UsageError: `all_agents` is given for an agent's memory.
+        """
+        services = self._services
+        if all_agents and services.scope.agent is not None:
+            raise UsageError("all_agents is about all of a user's agents, and this is the memory of one: leave it out")
+        services.home.outbox.let_in(services.scope)
+        # The own memory first: where its head is not the expected one, nothing is cleared.
+        cleared = services.commit(Clear(at=""), services.cause("clear"))
+        for writer in services.agents() if all_agents else ():
+            services.home.outbox.let_in(writer.scope)
+            writer.commit(Clear(at=""), services.cause("clear", action=WITH_USER, target=cleared.seq))
+        return document_of(services.memory())
+
+    def import_document(self, document: object, *, replace: bool = False) -> ImportedDocument:
+        """Import a memory in one commit. What is refused of it is recorded there, with the reason.
+
+        Facts keep their ids, unless another fact here has or had the same one.
+
+        Args:
+            document: A document, a list of texts or facts, or the path of a JSON file or of a DeerFlow home, of which
+                this scope's part is taken.
+            replace: Put it in place of the memory, not beside it.
+
+        Returns:
+            The document as it is then, with the ids that were not kept, what was refused, and the facts that were
+            removed here before and are back.
+
+        Raises:
+            InputError: It is no memory, or holds nothing of this scope.
+        """
+        return import_document(self._services, document, replace=replace)
+
+    def policy(self) -> PolicyResult:
+        """Return the policy.
+
+        Returns:
+            The policy in force, and the configured one; before the first commit those that it will record.
+        """
+        return self._services.policy()
+
+    def set_policy(self, /, **changes: PolicyValue) -> PolicyResult:
+        """Change the policy. Facts that it does not allow leave memory in the same commit.
+
+        Ranges are the ledger's, which are wider than those of the configuration.
+
+        Args:
+            **changes: Policy keys with their values.
+
+        Returns:
+            The policy in force; `commit` is None where it was in force already.
+
+        Raises:
+            ConfigError: A key is unknown, or a value is outside its range.
+            CapError: More facts were entered by hand than `max_facts` would allow.
+        """
+        services = self._services
+        services.must_stand()
+        changes = read_policy(changes)
+        check_policy(msgspec.structs.replace(services.writer.memory().policy, **changes))
+        # The configured policy first: the changes are added to it and do not take it back.
+        services = services.with_policy_in_force()
+        memory = services.writer.memory()
+        policy = check_policy(msgspec.structs.replace(memory.policy, **changes))
+        if policy == memory.policy:
+            services.must_stand()
+            return PolicyResult(memory.policy, memory.configured)
+        commit = services.commit(ChangePolicy(at="", policy=policy), services.cause("policy"))
+        memory = services.writer.memory()
+        return PolicyResult(memory.policy, memory.configured, commit.seq)
+
+    aadd_fact = in_thread(add_fact)
+    aedit_fact = in_thread(edit_fact)
+    aremove_fact = in_thread(remove_fact)
+    aclear = in_thread(clear)
+    aimport_document = in_thread(import_document)
+    apolicy = in_thread(policy)
+    aset_policy = in_thread(set_policy)

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
 from backstory import checks
 from backstory.ledger.core.commands import Command
 from backstory.ledger.core.commit import EMPTY, Cause, Commit, Head
-from backstory.ledger.core.errors import ConfigError, NoModelError, NotFoundError, UsageError
+from backstory.ledger.core.errors import ConfigError, NoModelError, NotFoundError, UsageError, WrongExpectedVersionError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.kinds import CauseKind
 from backstory.ledger.core.memory import Memory, birth, held
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from backstory.config.settings import AgentReads
     from backstory.outbox.outbox import Outbox
     from backstory.witness.witness import Witness
+
+_Answer = TypeVar("_Answer")
 
 _POLL_SECONDS = 0.05
 _COMPLETE_ID = re.compile(r"fact_\d+_\d+", re.ASCII)
@@ -391,6 +393,17 @@ class ScopeServices(msgspec.Struct, frozen=True):
             writer = self.writer
             writer.memory(durable=False)
             writer.must_stand(self.expected)
+
+    def on_newest(self, change: Callable[[Head], _Answer]) -> _Answer:
+        """Make a change on the newest head, again if another writer moved it; the caller's own expectation is kept."""
+        while True:
+            with self.writer.state() as state:
+                head = state.head
+            try:
+                return change(head)
+            except WrongExpectedVersionError:
+                if self.expected is not None:
+                    raise
 
     def cause(self, kind: CauseKind, **fields: object) -> Cause:
         """Return the cause of a commit by this actor."""

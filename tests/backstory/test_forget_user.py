@@ -32,7 +32,7 @@ from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.store.locks import FileLocks
 from backstory.ledger.log.writer import Writer
 from backstory.memory import MemoryHandle
-from backstory.operations import changing
+from backstory.operations import undoing
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.projections.index.index import ScopeIndex
 from backstory.projections.index.index_file import IndexFile
@@ -480,14 +480,14 @@ def test_an_undo_that_was_planned_before_brings_nothing_back(
         memory = bs.memory(SECRET)
         memory.add_fact("Likes tea")
         memory.remove_fact(memory.facts()[0].id)
-        whole = getattr(changing, f"preview_{undo}")
+        whole = getattr(undoing, f"preview_{undo}")
 
         def late(*args: object) -> object:
             plan = whole(*args)
             without(other)
             return plan
 
-        monkeypatch.setattr(changing, f"preview_{undo}", late)
+        monkeypatch.setattr(undoing, f"preview_{undo}", late)
         with pytest.raises(ConflictError, match="removed"):
             memory.revert() if undo == "revert" else memory.rollback(2)
         assert [fact.content for fact in memory.facts()] == ["Swims"]

@@ -1,0 +1,203 @@
+"""Undoing of one update or many: what is superseded lives again, and what was shared is undone where it went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import msgspec
+
+from backstory.aio import in_thread
+from backstory.ledger.core.commands import Revert, RollBack
+from backstory.ledger.core.commit import Cause, Commit, Head
+from backstory.ledger.core.errors import NotFoundError, UsageError
+from backstory.ledger.core.events import FactRemoved, SummariesReceived, SummaryShared
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.learning.sharing import deliver
+from backstory.operations.changing import WITH_USER
+from backstory.operations.services import Operations, ScopeServices
+from backstory.projections.history.preview import (
+    ClearedAgent,
+    UndoResult,
+    preview_revert,
+    preview_rollback,
+    revert_command,
+    rollback_command,
+)
+from backstory.projections.history.times import At
+
+_Undoing = TypeVar("_Undoing", Revert, RollBack)
+
+
+class Undoing(Operations):
+    """What undoes updates; see `MemoryHandle`."""
+
+    # Undoing.
+
+    def revert(
+        self, seq: int | str = "HEAD", *, dry_run: bool = False, force: bool = False, with_agents: bool = False
+    ) -> UndoResult:
+        """Undo what is still in force of one update; what it superseded lives again.
+
+        Args:
+            seq: A commit, by its number, `HEAD` for the last, `HEAD~1`, or the beginning of its hash.
+            dry_run: Write nothing.
+            force: Undo in spite of conflicts with later work.
+            with_agents: Of a clear of the user and all agents, undo the agents', too. If one of them conflicts, nothing
+                is written.
+
+        Returns:
+            The events; of such a clear also the `agents` that were cleared. Where later work conflicts nothing is
+            written: `commit` is None, and `conflicts` gives the reasons.
+
+        Raises:
+            NotFoundError: There is no such commit.
+            UsageError: It is the genesis, or no commit.
+        """
+        services = self._services
+        services.must_stand()
+        logs = services.logs(services.writer)
+        seen = logs.last()
+        commit = logs.commit(_to_undo(services, seq))
+        cleared = _cleared_with(services, commit)
+        if not with_agents or not cleared:
+            undone = _revert_one(services, revert_command(commit, force=force, seen=seen), dry_run=dry_run)
+            return msgspec.structs.replace(undone, agents=cleared)
+
+        def undo_all(*, dry_run: bool) -> UndoResult:
+            # The agents first: if this is interrupted, it can be repeated.
+            agents = tuple(_revert_agent(services, agent, force=force, dry_run=dry_run) for agent in cleared)
+            own = _revert_one(services, revert_command(commit, force=force, seen=seen), dry_run=dry_run)
+            return msgspec.structs.replace(own, agents=agents)
+
+        plan = undo_all(dry_run=True)
+        conflicts = [*plan.conflicts, *(note for agent in plan.agents if agent.undo for note in agent.undo.conflicts)]
+        return plan if dry_run or (conflicts and not force) else undo_all(dry_run=False)
+
+    def rollback(self, to: At, *, dry_run: bool = False) -> UndoResult:
+        """Bring back the facts and sections of an earlier moment, under today's policy.
+
+        Args:
+            to: A commit, or a time that is no whole day; see docs/reference/times.md.
+            dry_run: Write nothing.
+
+        Returns:
+            The events, and the commit.
+
+        Raises:
+            NotFoundError: The ledger has no such commit.
+            UsageError: `to` is neither a commit nor a time, is in the future, or is a whole day.
+        """
+        services = self._services
+        services.must_stand()
+        writer = services.writer
+        seen = writer.memory().seq
+        if str(to).strip().upper() in ("HEAD", "HEAD~0"):
+            raise UsageError(
+                "HEAD is the present: name an earlier commit or a time, or undo the last commit with `revert HEAD`"
+            )
+        then = services.logs(writer).memory_at(services.times(writer).cut("to", to, whole_days=False))
+        command = rollback_command(then, then.seq, seen=seen)
+        return _undo(services, command, preview_rollback, services.cause("rollback", target=then.seq), dry_run=dry_run)
+
+    arevert = in_thread(revert)
+    arollback = in_thread(rollback)
+
+
+def _to_undo(services: ScopeServices, seq: int | str) -> int:
+    target = services.times(services.writer).commit("the commit to undo", seq)
+    if target <= 1 and str(seq).strip().casefold().startswith("head"):
+        raise NotFoundError(
+            "nothing was learned yet, so there is nothing to revert: `record` a conversation and `extract` it first"
+        )
+    return target
+
+
+def _cleared_with(services: ScopeServices, commit: Commit) -> tuple[ClearedAgent, ...]:
+    """Return the agents from whose memories something went with a clear of their user's."""
+    if commit.cause.kind != "clear" or services.scope.agent is not None:
+        return ()
+    found = []
+    for writer in services.agents():
+        for theirs in services.logs(writer).newest():
+            if theirs.at < commit.at:
+                break
+            cause = theirs.cause
+            if (cause.kind, cause.action, cause.target) == ("clear", WITH_USER, commit.seq):
+                facts = sum(isinstance(event, FactRemoved) for event in theirs.events)
+                found += [ClearedAgent(writer.scope.agent or "", theirs.seq, facts)] if theirs.events else []
+                break
+    return tuple(found)
+
+
+def _revert_agent(services: ScopeServices, cleared: ClearedAgent, *, force: bool, dry_run: bool) -> ClearedAgent:
+    writer = next(writer for writer in services.agents() if writer.scope.agent == cleared.agent)
+    agent = msgspec.structs.replace(services, own=writer, users=None, expected=None, key=None)
+    logs = services.logs(writer)
+    command = revert_command(logs.commit(cleared.seq), force=force, seen=logs.last())
+    undone = _revert(agent, command, dry_run=True)
+    if not dry_run and undone.events:
+        undone = _revert(agent, command, dry_run=False)
+    return msgspec.structs.replace(cleared, undo=undone)
+
+
+def _revert_one(services: ScopeServices, command: Revert, *, dry_run: bool) -> UndoResult:
+    force = command.force
+    if services.users is None or not any(isinstance(event, SummaryShared) for event in command.events):
+        return _revert(services, command, dry_run=dry_run)
+    users = msgspec.structs.replace(services, own=services.users, users=None, expected=None)
+    if not dry_run:
+        deliver(services.writer)
+    received = _revert_of_sections(users, services.scope.agent, command)
+    plan = _revert(services, command, dry_run=True)
+    theirs = None if received is None else _revert(users, received, dry_run=True)
+    if not dry_run and (force or not plan.conflicts):
+        # The user's memory first: if this is interrupted, it can be repeated.
+        if received is not None and theirs is not None and theirs.events:
+            theirs = _revert(users, received, dry_run=False)
+        plan = _revert(services, command, dry_run=False)
+    return msgspec.structs.replace(plan, users=theirs)
+
+
+def _revert_of_sections(users: ScopeServices, agent: str | None, command: Revert) -> Revert | None:
+    """Return the revert, in the user's memory, of what it received from the commit to undo; None if it did not yet."""
+    logs = users.logs(users.writer)
+    seen = logs.last()
+    for commit in logs.newest(1):
+        for event in commit.events:
+            if isinstance(event, SummariesReceived) and event.agent == agent and event.seq <= command.target:
+                if event.cut and event.seq == command.target:
+                    continue
+                known = event.seq == command.target
+                return revert_command(commit, force=command.force, seen=seen) if known else None
+    return None
+
+
+def _revert(services: ScopeServices, command: Revert, *, dry_run: bool) -> UndoResult:
+    cause = services.cause("revert", target=command.target, force=command.force)
+    return _undo(services, command, preview_revert, cause, dry_run=dry_run)
+
+
+def _undo(
+    services: ScopeServices,
+    command: _Undoing,
+    preview: Callable[[Memory, _Undoing, Iterable[Commit]], UndoResult],
+    cause: Cause,
+    *,
+    dry_run: bool,
+) -> UndoResult:
+    """Plan an undo on the newest head, and commit it there unless it is a dry run or conflicts."""
+    writer = services.writer
+    if not dry_run:
+        services = services.with_policy_in_force()
+
+    def undo(head: Head) -> UndoResult:
+        memory = writer.memory()
+        erased = memory.barriers.get("redaction", 0) > (cause.target or 0)
+        plan = preview(memory, writer.dated(command), services.commits(writer) if erased else ())
+        if dry_run or (plan.conflicts and not cause.force):
+            return plan
+        commit = writer.commit(command, cause, expected=services.expected or head.hash)
+        return msgspec.structs.replace(plan, commit=commit.seq, events=commit.events)
+
+    return services.on_newest(undo)
