@@ -167,6 +167,7 @@ def test_why_of_an_erased_fact_tells_when_it_came_and_who_erased_it(tmp_path, me
     memory.extract([RecordedReply("t", cited("Ada likes tea", "u1"))])
     memory.edit_fact("fact_2_0", content="Ada loves tea")
     memory.add_fact("Ada runs")
+    memory.flush()  # Else memory.json, written in the background, may complete the erasure first.
     erase_fact(tmp_path, "fact_2_0", {2: 1, 3: 0})
     with open_home(tmp_path) as bs:
         why = bs.memory("ada").why("fact_2")
