@@ -201,7 +201,10 @@ def align_told(
         if any(_is_answer(piece, messages[-1], seal) for piece in answers):
             known.add(len(asked))
         elif not behind:
-            superseded = tuple(piece.n for piece in answers if thread.stands(piece.n))
+            # An answer that the client tells before the question is not the one that is given again.
+            said = {plain_words(one.content) for one in asked if one.role != "user"}
+            stand = [piece for piece in answers if isinstance(piece, Turn) and thread.stands(piece.n)]
+            superseded = tuple(turn.n for turn in stand if plain_words(turn.content) not in said)
     return Alignment(frozenset(known), superseded)
 
 
@@ -217,14 +220,6 @@ def unseen(messages: Sequence[Kept], place: Place | None) -> int:
         return begin
     # The answer to the last words that it holds is recorded, or will be.
     return len(list(dropwhile(lambda message: message.role != "user", messages[place.end : begin])))
-
-
-def _answers(thread: Thread, n: int) -> Iterator[Turn]:
-    """Yield the answers that stand directly behind a turn."""
-    for turn in thread.walk(n + 1):
-        if turn.role == "user":
-            return
-        yield turn
 
 
 def _behind(thread: Thread, n: int) -> Iterator[Piece]:
@@ -395,8 +390,8 @@ class _Search:
     def _agrees(self, said: _Said, question: _Question) -> tuple[bool | None, str]:
         """Whether the client tells the recorded answer behind a question, None without one; and that answer."""
         told = next(iter(self._messages[said.place + 1 : said.place + 2]), None)
-        turn = next(_answers(self._thread, question.piece.n), None)
-        if told is None or turn is None or told.role == "user":
+        turn = next(_behind(self._thread, question.piece.n), None)
+        if told is None or not isinstance(turn, Turn) or told.role == "user":
             return None, ""
         words = plain_words(turn.content)
         return may_be_same(words, plain_words(told.content)), words

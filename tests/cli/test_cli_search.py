@@ -76,7 +76,6 @@ def test_search_is_narrowed(talk: Cli) -> None:
     ("words", "told"),
     [
         (("--in", "threads"), "'facts', 'turns'"),
-        (("--category", "hobby"), "preference"),
         (("--in", "turns", "--category", "goal"), "only facts have a category"),
         (("--since", "soon"), "ISO 8601"),
         (("--since", "2026-03-02", "--until", "2026-03-01"), "until must be later than since"),

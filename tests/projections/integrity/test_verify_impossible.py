@@ -86,6 +86,7 @@ OSLO = fact(2, 0, "lives in Oslo", said=Spoken(AT, "user"))
 TEA = fact(4, 0, "likes tea", "manual", by_hand=True)
 NEW = fact(7, 0, "sings")
 OTHER = fact(7, 1, "dances")
+IN_FORCE = Policy(free_categories=True)
 LOWER = Policy(fact_confidence_threshold=0.5)
 
 
@@ -161,7 +162,7 @@ HONEST: dict[str, list[Draft]] = {
         made("revert", FactRemoved(OSLO, "revert"), target=8),
     ],
     "a return": [made("clear", FactRemoved(OSLO, "clear")), made("rollback", FactAdded(OSLO), target=6)],
-    "a policy": [made("policy", PolicyChanged(Policy(), LOWER, "manual"))],
+    "a policy": [made("policy", PolicyChanged(IN_FORCE, LOWER, "manual"))],
     "a summary": [summary("thread/1/1-2/t1")],
     "a failure": [made("extraction", UpdateFailed("reply", "no JSON", 1, TurnRange(1, 2)), thread="t1")],
 }
@@ -192,17 +193,17 @@ FORGED: dict[str, tuple[list[Draft], str]] = {
     "a model's fact under the threshold": ([learned(added(changed(NEW, confidence=0.3)))], "under the threshold"),
     "more facts than there may be": (
         [
-            made("policy", PolicyChanged(Policy(), Policy(max_facts=5), "manual")),
+            made("policy", PolicyChanged(IN_FORCE, Policy(max_facts=5), "manual")),
             learned(added(changed(NEW, id="fact_8_0", seq=8)), basis=7),
         ],
         "leaves 6 facts",
     ),
     "a policy that leaves too many": (
-        [made("policy", PolicyChanged(Policy(), Policy(max_facts=4), "manual"))],
+        [made("policy", PolicyChanged(IN_FORCE, Policy(max_facts=4), "manual"))],
         "leaves 5 facts",
     ),
     "a policy that leaves weak ones": (
-        [made("policy", PolicyChanged(Policy(), Policy(fact_confidence_threshold=0.95), "manual"))],
+        [made("policy", PolicyChanged(IN_FORCE, Policy(fact_confidence_threshold=0.95), "manual"))],
         "under the threshold of 0.95",
     ),
     "a model's fact as a person's": ([learned(added(changed(NEW, by_hand=True)))], "a person's, which it is not"),
@@ -291,7 +292,7 @@ FORGED: dict[str, tuple[list[Draft], str]] = {
         "restores a text",
     ),
     "a revert of a policy that was not replaced": (
-        [made("revert", PolicyChanged(Policy(), LOWER, "manual"), target=3)],
+        [made("revert", PolicyChanged(IN_FORCE, LOWER, "manual"), target=3)],
         "did not replace",
     ),
     "a revert of what comes later": ([made("revert", target=8)], "undoes commit 8"),
