@@ -168,6 +168,7 @@ class Searching(Operations):
         most = None if top_k is None else checks.whole("top_k", top_k, 1)
         floor = None if min_similarity is None else checks.number("min_similarity", min_similarity, -1, 1)
         source = None if thread is None else checks.text("thread", thread)
+        category = None if category is None else checks.text("category", category)
         first, end = self._services.times().span(since, until)
         span = ("", "~") if include_past else None
         if valid_at is not None:

@@ -84,7 +84,7 @@ HANDLE: list[Call] = [
         "min_similarity",
         "a",
     ),
-    *calls("search", (5, "hobby", []), "category", "category", "tea"),
+    *calls("search", NO_TEXT, "category must be a string, got", "category", "tea"),
     *calls("search", (5, None, []), "facts or turns", "within", "tea"),
     *calls("context", NO_MESSAGES, "must be a list of messages"),
     *calls("context", NO_TEXT, "thread must be a string, got", "thread"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -219,7 +220,8 @@ class Tells:
 
 
 def answer(tells: Tells | None, body: bytes | None, head: Head = EMPTY) -> Answer:
-    return Answer(HeadsSeen((head,), ("ledger",), (Scope("ada"),), tells), '"t"', [], body, None)
+    seen = HeadsSeen((head,), ("ledger",), (Scope("ada"),), tells, 0, None, lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    return Answer(seen, '"t"', [], body, None)
 
 
 def key(number: int) -> tuple[object, str, bytes]:

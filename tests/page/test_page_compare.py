@@ -224,7 +224,9 @@ def test_every_policy_key_has_a_name_and_a_field(open_on: OpenOn, tried: ThreadS
     page = window.go("#/compare?user=ada&what-if=none")
     for group in page.locator(".rule-group summary").all()[1:]:
         group.click()
-    known = {item["key"]: item for item in tried.get("/v1/policy/keys?user=ada").json()["items"]}
+    items = tried.get("/v1/policy/keys?user=ada").json()["items"]
+    # What is named in words changes nothing where old replies are decided again.
+    known = {item["key"]: item for item in items if item["type"] not in ("text", "categories")}
     assert {one.get_attribute("data-key") for one in page.locator(".rule").all()} == set(known)
     fields = {"boolean": "[role=switch]", "choice": "select", "list": "input[type=checkbox]"}
     for key, item in known.items():

@@ -36,7 +36,8 @@ def test_no_route_takes_a_parameter_that_it_does_not_have(server: Server, client
         ("caller?user=ada", "this request takes no parameter 'user'; it takes none"),
         (
             f"facts?{'x' * 9000}=1",
-            f"this request takes no parameter '{'x' * 40}'; it takes agent, category, cursor, limit, user",
+            f"this request takes no parameter '{'x' * 40}'; "
+            "it takes agent, at, category, cursor, limit, user, valid_at",
         ),
     ],
 )
