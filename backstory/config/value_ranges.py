@@ -51,6 +51,9 @@ def kind_of(key: str) -> str:
         return f"{'one' if '.' in key else 'a list'} of {', '.join(CATEGORIES)}"
     names = {int: "a whole number", float: "a number", str: "a string", ModelSettings: "keys with values"}
     name = names.get(kind, "") if isinstance(kind, type) else ""
+    most = next((bound.max_length for bound in field.metadata if hasattr(bound, "max_length")), None)
+    if most is not None:
+        return f"{name} of at most {most} characters"
     return f"{name} from {span}" if span else name
 
 

@@ -307,6 +307,11 @@ def test_a_value_below_its_range_names_where_that_begins(key: str, low: int) -> 
     assert refusal({key: low - 1}) == f"{key} must be {kind_of(key)}, got {low - 1} (from the file)"
 
 
+def test_a_text_that_is_too_long_names_the_most() -> None:
+    refused = refusal({"instructions": "x" * 4_001})
+    assert refused == f"instructions must be a string of at most 4000 characters, got '{'x' * 99}… (from the file)"
+
+
 @pytest.mark.parametrize(("key", "words"), CHOICES.items())
 def test_a_word_that_is_no_choice_names_the_choices(key: str, words: tuple[str, ...]) -> None:
     for word in words:
@@ -347,7 +352,7 @@ def test_a_list_of_categories_may_be_given_with_commas(key: str) -> None:
 def test_a_text_is_a_text(key: str) -> None:
     assert getattr(load_settings({key: "/x"}, None, {}).settings, key) == "/x"
     for wrong in (3, True, ["x"], {}):
-        assert refusal({key: wrong}).startswith(f"{key} must be a string, got ")
+        assert refusal({key: wrong}).startswith(f"{key} must be {kind_of(key)}, got ")
 
 
 @pytest.mark.parametrize("key", [*RANGES, *LOWEST, "max_facts"])
