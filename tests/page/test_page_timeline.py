@@ -88,6 +88,34 @@ def test_the_slider_shows_memory_as_it_was_and_marks_what_changed(reading: Windo
     expect(page).to_have_url(f"{reading.url}/#/timeline?user=ada")
 
 
+def test_a_link_that_is_followed_while_the_slider_waits_for_the_address_is_not_taken_back(reading: Window) -> None:
+    page = reading.go("#/timeline?user=ada&at=2")
+    link = page.get_by_role("link", name="Back to now")
+    expect(link).to_be_visible()
+    # What the slider is about to write falls due after the link has been rendered, before its effects have run.
+    link.evaluate(
+        """async (link) => {
+          const { requestAnimationFrame } = window;
+          window.requestAnimationFrame = (draw) => setTimeout(() => requestAnimationFrame(draw), 60);
+          const slider = document.querySelector("input[type=range]");
+          slider.value = "0";
+          slider.dispatchEvent(new Event("input", {bubbles: true}));
+          const begin = performance.now();
+          await new Promise((resolve) => setTimeout(resolve, 285));
+          const rendered = () => {
+            while (performance.now() - begin < 302);
+          };
+          addEventListener("hashchange", () => queueMicrotask(() => queueMicrotask(rendered)), {once: true});
+          link.click();
+          await new Promise((resolve) => setTimeout(resolve, 200));
+          window.requestAnimationFrame = requestAnimationFrame;
+        }"""
+    )
+    reading.settle()
+    expect(page).to_have_url(f"{reading.url}/#/timeline?user=ada")
+    expect(page.locator(MOMENT)).to_have_text("Memory now, after update 3")
+
+
 def test_the_keys_and_the_buttons_move_the_slider_by_one(reading: Window) -> None:
     page = reading.go("#/timeline?user=ada")
     page.get_by_role("slider", name="Moment in time").press("ArrowLeft")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import threading
 from pathlib import Path
 
 import pytest
 from browsing import OpenOn, Window
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 from serving import ThreadServer, token
 
 WRONG = "Ada is no longer allergic to peanuts"
@@ -89,6 +90,37 @@ def test_an_undo_works_with_the_keyboard_alone_and_gives_the_focus_back(story: T
     expect(dialog(page)).to_have_count(0)
     expect(page.locator(".why-kind")).to_have_text("No longer in memory")
     # The button that opened it went with the fact, or says something else now.
+    expect(page.locator("#content")).to_be_focused()
+
+
+def test_the_focus_is_not_lost_where_the_button_that_opened_a_dialog_goes_later(window: Window) -> None:
+    page = window.go("#/why?user=ada&fact=fact_3_0")
+    held: list[Route] = []
+    holding = threading.Event()
+    holding.set()
+
+    def hold(route: Route) -> None:
+        if holding.is_set() and route.request.method == "GET":
+            held.append(route)
+        else:
+            route.continue_()
+
+    opener = page.get_by_role("button", name="Undo this update…").first
+    opener.focus()
+    page.keyboard.press("Enter")
+    window.settle()
+    page.route("**/v1/**", hold)
+    confirm(dialog(page))
+    expect(dialog(page).get_by_role("status")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(opener).to_be_focused()
+    holding.clear()
+    # The fact is read again before the updates that the button stands beside.
+    for one in sorted(held, key=lambda route: "/why" not in route.request.url):
+        one.continue_()
+        if "/why" in one.request.url:
+            expect(page.locator(".why-kind")).to_have_text("No longer in memory")
+    expect(page.locator(".why-kind")).to_have_text("No longer in memory")
     expect(page.locator("#content")).to_be_focused()
 
 

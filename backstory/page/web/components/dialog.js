@@ -30,8 +30,7 @@ export function Dialog({ title, onClose, children, wide = false }) {
       gone.current = true;
       // The rest of the page takes no focus before the dialog is closed.
       dialog.close();
-      // What opened it may be gone by then, such as the button beside a fact that was removed.
-      (opener?.isConnected && opener !== document.body ? opener : document.getElementById("content"))?.focus?.({ preventScroll: true });
+      giveBack(opener);
     };
   }, []);
   return html`<dialog
@@ -51,6 +50,24 @@ export function Dialog({ title, onClose, children, wide = false }) {
       ${children}
     </div>
   </dialog>`;
+}
+
+/**
+ * Give the focus back to what opened a dialog, or to the content where that is gone.
+ *
+ * It may go later: the button beside a fact that was removed stays until memory has been read again.
+ */
+function giveBack(opener) {
+  const content = document.getElementById("content");
+  if (!opener?.isConnected || opener === document.body) return content?.focus({ preventScroll: true });
+  opener.focus({ preventScroll: true });
+  if (!content?.contains(opener)) return undefined;
+  const watch = new MutationObserver(() => {
+    if (opener.isConnected && document.activeElement === opener) return;
+    watch.disconnect();
+    if (document.activeElement === document.body) content.focus({ preventScroll: true });
+  });
+  return watch.observe(content, { childList: true, subtree: true });
 }
 
 /** Takes the focus when it appears: give it as the `ref` of what a person does or reads next. */

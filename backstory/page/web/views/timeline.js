@@ -2,7 +2,7 @@
 import { get } from "../lib/api.js";
 import { useAllCommits, useSomeCommits } from "../lib/commits.js";
 import { dateTime, number, Time } from "../lib/format.js";
-import { html, memo, useCallback, useEffect, useRef, useState } from "../lib/html.js";
+import { html, memo, useCallback, useEffect, useLayoutEffect, useRef, useState } from "../lib/html.js";
 import { useLoad } from "../lib/load.js";
 import { useMoment } from "../lib/moment.js";
 import { currentRoute, go, href } from "../lib/route.js";
@@ -172,7 +172,8 @@ function useSlidingAt(params) {
     setSliding({ at });
     here.timer ??= setTimeout(write, ROUTE_EVERY);
   }, []);
-  useEffect(() => {
+  // Together with the rendering: in between, what is due to be written would undo the link that was followed.
+  useLayoutEffect(() => {
     if (params.at === here.at && here.timer !== null) return;
     // The address was changed by a link or the browser's buttons, or has caught up.
     clearTimeout(here.timer);
