@@ -66,8 +66,22 @@ torture: $(READY)  ## the tests at full length: every damaged byte, 250 examples
 planted: $(READY)  ## put small bugs into copies of the project, one at a time in each, and see that the tests notice
 	$(BIN)/python -m benchmarks.planted
 
-docs: $(READY)  ## write docs/reference/python.md from the docstrings
+# An environment of its own: neither using nor testing the project needs it.
+SITE := .site
+SITE_READY := $(SITE)/.ready
+
+$(SITE_READY):
+	test -x $(SITE)/bin/python || $(PYTHON) -m venv $(SITE)
+	echo '*' > $(SITE)/.gitignore
+	$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check 'mkdocs>=1.6,<2' 'mkdocs-material>=9.6,<10'
+	touch $@
+
+docs: $(READY) $(SITE_READY)  ## write the reference pages from the code, and the site to .site/html
 	$(BIN)/python tests/reference.py
+	rm -rf $(SITE)/pages
+	mkdir -p $(SITE)/pages
+	cp -r README.md README.zh.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs examples $(SITE)/pages
+	$(SITE)/bin/mkdocs build --quiet
 
 screenshots: $(READY)  ## take the pictures of the page in docs/images
 	$(BIN)/python tests/page/screenshots.py
@@ -93,4 +107,4 @@ live: $(READY) $(LIVE_READY)  ## the whole path against a real local model serve
 	@$(BIN)/python -m benchmarks.live --live $(LIVE) --data $(LIVE_DATA) --test benchmarks/live/live.test.yaml $(LIVE_OPTIONS)
 
 clean:  ## throw the environment and all caches away
-	rm -rf $(VENV) $(LIVE) $(STORY) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(LIVE) $(SITE) $(STORY) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,5 +1,7 @@
 """Generator of docs/reference: every public name, from signatures and docstrings, and the schema of a memory test.
 
+The pages of the command line and of REST have modules of their own.
+
 `make docs` runs it.
 """
 
@@ -121,6 +123,16 @@ def _type(name: str, kind: object) -> str:
     return f"- `{name}{fields}`: {first_sentence(kind.__doc__)}"
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Write the pages of docs/reference that come from the code."""
+    import reference_commands
+    import reference_rest
+
     PAGE.write_text(page(), encoding="utf-8")
+    reference_commands.PAGE.write_text(reference_commands.page(), encoding="utf-8")
+    reference_rest.PAGE.write_text(reference_rest.page(), encoding="utf-8")
     SCHEMA.write_text(json.dumps(schema(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

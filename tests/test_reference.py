@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import reference_commands
 from reference import OBJECTS, PAGE, page
 
 import backstory
@@ -53,6 +54,22 @@ def listed(title: str) -> list[str]:
 
 def test_the_page_is_what_make_docs_writes() -> None:
     assert PAGE.read_text(encoding="utf-8") == page()
+
+
+def test_the_page_of_the_command_line_shows_its_verbs_as_they_are() -> None:
+    assert reference_commands.PAGE.read_text(encoding="utf-8") == reference_commands.page()
+
+
+def test_the_page_of_rest_shows_its_routes_as_they_are() -> None:
+    reference_rest = pytest.importorskip("reference_rest", reason="the extra server is not installed")
+    assert reference_rest.PAGE.read_text(encoding="utf-8") == reference_rest.page()
+
+
+def test_the_site_has_every_page_once_in_its_navigation() -> None:
+    pages = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    pages += [path.name for path in ROOT.glob("*.md")]
+    named = re.findall(r"[\w./-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert sorted(named) == sorted(pages)
 
 
 @pytest.mark.parametrize(("name", "title"), OBJECTS)

@@ -121,7 +121,10 @@ def clear(
         bool, typer.Option("--all-agents", help="Clear the user's memory and the memory of each of the user's agents.")
     ] = False,
 ) -> None:
-    """Clear a memory. Its history stays, so `revert` can restore it."""
+    """Clear a memory. Its history stays, so `revert` can restore it.
+
+    Example: backstory --user ada clear --all-agents
+    """
     from backstory.cli.pages.labels import counted, whose
     from backstory.ledger.core.errors import UsageError
 

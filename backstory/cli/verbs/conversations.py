@@ -256,7 +256,10 @@ def retry(
     thread: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
     replies: _Replies = None,
 ) -> None:
-    """Retry parked updates. Exit 1 if one fails again."""
+    """Retry parked updates. Exit 1 if one fails again.
+
+    Example: backstory retry
+    """
     from backstory.cli.inputs import read_recorded_replies
     from backstory.cli.pages.tables import extracted_lines
 
@@ -288,7 +291,10 @@ def discard(
 
 
 def threads(ctx: typer.Context) -> None:
-    """List the conversations."""
+    """List the conversations.
+
+    Example: backstory threads
+    """
     from backstory.cli.pages.tables import thread_table
 
     session = session_of(ctx)
@@ -343,7 +349,10 @@ def turns(
 
 
 def status(ctx: typer.Context, every: _All = False) -> None:
-    """Show the state of memory, its pending turns and its parked updates."""
+    """Show the state of memory, its pending turns and its parked updates.
+
+    Example: backstory status
+    """
     from backstory.cli.pages.tables import status_page, status_table
 
     session = session_of(ctx)

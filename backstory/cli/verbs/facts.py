@@ -29,7 +29,10 @@ def list_(
     *,
     category: Annotated[str | None, typer.Option(help=f"Only facts of this category: {_CATEGORIES}.")] = None,
 ) -> None:
-    """List the facts in memory."""
+    """List the facts in memory.
+
+    Example: backstory fact list
+    """
     from backstory.cli.pages.tables import fact_table
     from backstory.ledger.core.policy import same_category
 
@@ -40,7 +43,10 @@ def list_(
 
 
 def get(ctx: typer.Context, fact_id: _Id) -> None:
-    """Show one fact. `why` shows where it came from."""
+    """Show one fact. `why` shows where it came from.
+
+    Example: backstory fact get fact_2_0
+    """
     from backstory.cli.pages.tables import fact_lines
 
     session = session_of(ctx)

@@ -329,7 +329,10 @@ def add(
 
 
 def list_(ctx: typer.Context) -> None:
-    """List the tokens of the server, without their secrets."""
+    """List the tokens of the server, without their secrets.
+
+    Example: backstory token list
+    """
     session = session_of(ctx)
 
     def show(page: Page, tokens: tuple[Token, ...]) -> None:
