@@ -200,7 +200,8 @@ class Status(msgspec.Struct, frozen=True):
     """The state of a scope. Sizes are in bytes; `model` is None where none is configured; `faults` are of 7 days.
 
     Where memory is full, at `max_facts`, `evicted` are the evictions of the last 20 commits, the newest first. `ending`
-    are the facts that go within a week because their time is over then, the first of them first.
+    are the facts that go within a week because their time is over then, the first of them first. `assistant_only` is
+    the number of facts that rest on an assistant's words alone.
     """
 
     seq: int
@@ -220,6 +221,7 @@ class Status(msgspec.Struct, frozen=True):
     max_facts: int = 0
     evicted: tuple[Eviction, ...] = ()
     ending: tuple[EndingFact, ...] = ()
+    assistant_only: int = 0
 
 
 class ThreadSummary(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from backstory.ledger.core.events import (
     Unread,
 )
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.core.policy import DEDUP_KEYS, EVICTIONS, Policy
+from backstory.ledger.core.policy import DEDUP_KEYS, EVICTIONS, EVIDENCE, Policy
 from backstory.ledger.rules.review import fragmented, stale_facts
 
 WORDS = (
@@ -58,6 +58,7 @@ policies = st.builds(
     consolidation_min_facts=st.integers(2, 3),
     consolidation_max_groups_per_cycle=st.integers(1, 2),
     consolidation_max_sources=st.integers(2, 3),
+    evidence=st.sampled_from(EVIDENCE),
     free_categories=st.sampled_from([True, True, False]),
 )
 waits = st.sampled_from([0, 0, 2, 2, 100])

@@ -120,6 +120,7 @@ class Settings(BaseModel):
     gate_enabled: bool = True
     dedup_key: Literal["visible", "normalized", "casefold", "exact"] = "visible"
     said_again_share: float = Field(default=0.6, ge=0, le=1)
+    evidence: Literal["any", "user"] = "any"
     free_categories: bool = True
     categories: NamedCategories = ()
     instructions: str = Field(default="", max_length=MAX_INSTRUCTIONS)

@@ -62,6 +62,7 @@ def _status(services: ScopeServices, faults: tuple[FaultCount, ...]) -> Status:
         max_facts=max_facts,
         evicted=tuple(_evicted(services)) if len(memory.facts) >= max_facts else (),
         ending=tuple(_ending(memory, spell_moment(now + _SOON))),
+        assistant_only=sum(fact.rests_on.role == "assistant" for fact in memory.facts.values()),
     )
 
 

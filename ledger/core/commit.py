@@ -19,7 +19,17 @@ import msgspec
 import orjson
 
 from backstory.ledger.core.errors import CorruptLogError, StoreError
-from backstory.ledger.core.events import Access, Event, Fact, FactAdded, FactRemoved, FactRevised, Redacted, TurnRange
+from backstory.ledger.core.events import (
+    Access,
+    Event,
+    Fact,
+    FactAdded,
+    FactRemoved,
+    FactRevised,
+    PolicyChanged,
+    Redacted,
+    TurnRange,
+)
 from backstory.ledger.core.kinds import CauseAction, CauseKind
 from backstory.ledger.core.sanitize import Json
 
@@ -235,7 +245,8 @@ def _needed_version(events: Iterable[Event]) -> int:
 
     An older program ignores fields that it does not know, so what it must not miss needs a newer version.
     """
-    # Version 3: a fact states when it holds, or has ended. Version 2: a text that was taken away is marked.
+    # Version 3: a fact states when it holds, or has ended; the policy asks for a user's words. Version 2: a text that
+    # was taken away is marked.
     return max(map(_version_of, events), default=1)
 
 
@@ -245,6 +256,8 @@ def _version_of(event: Event) -> int:
     if isinstance(event, FactRemoved) and event.reason in ("ended", "expired"):
         return 3
     if isinstance(event, FactRevised) and (_states_times(event.before) or _states_times(event.after)):
+        return 3
+    if isinstance(event, PolicyChanged) and event.after.evidence == "user":
         return 3
     marks = isinstance(event, FactRemoved | FactRevised | Redacted) and event.marked_after is not None
     return 2 if marks else 1

@@ -92,6 +92,7 @@ Rule: TypeAlias = Literal[
     "expired",
     "erased",
     "older_evidence",
+    "assistant_only",
     "topic",
 ]
 """The rules that can refuse a candidate; `rules.decide.RULES` says what each means."""
@@ -104,3 +105,4 @@ Speaker: TypeAlias = Literal["user", "assistant"]
 PolicySource: TypeAlias = Literal["config", "manual"]
 Eviction: TypeAlias = Literal["confidence", "hybrid"]
 DedupKey: TypeAlias = Literal["visible", "normalized", "casefold", "exact"]
+RequiredEvidence: TypeAlias = Literal["any", "user"]

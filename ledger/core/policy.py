@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from backstory.ledger.core.errors import ConfigError
-from backstory.ledger.core.kinds import DedupKey, Eviction
+from backstory.ledger.core.kinds import DedupKey, Eviction, RequiredEvidence
 from backstory.ledger.core.sanitize import MAX_NAME, clip
 
 CATEGORIES = ("preference", "knowledge", "context", "behavior", "goal", "correction")
@@ -21,6 +21,9 @@ EVICTIONS: tuple[Eviction, ...] = ("confidence", "hybrid")
 
 DEDUP_KEYS: tuple[DedupKey, ...] = ("visible", "normalized", "casefold", "exact")
 """The modes of `dedup_key`, from the one that finds most duplicates to the one that finds fewest."""
+
+EVIDENCE: tuple[RequiredEvidence, ...] = ("any", "user")
+"""The values of `evidence`: whose words a model's fact may rest on."""
 
 MAX_INSTRUCTIONS = 4_000
 """The most characters in `instructions`, and in the description of a category."""
@@ -56,8 +59,9 @@ class Policy(msgspec.Struct, frozen=True):
     what a model does not label as a lasting statement about the user. `dedup_key` is the mode that finds duplicates. A
     fact is due for review after its own lifetime, or after `staleness_age_days`. Facts of a category are merged if it
     has at least `consolidation_min_facts`. What a person took away comes back if a user's later turn has this share of
-    its content words, `said_again_share` (0 to 1; 0: always). With `free_categories` a fact keeps a category that is
-    not one of CATEGORIES; otherwise it becomes `context`. `categories` are named by the operator, and `instructions`
+    its content words, `said_again_share` (0 to 1; 0: always). With `evidence` at `user` a fact that rests on an
+    assistant's words alone is refused. With `free_categories` a fact keeps a category that is not one of CATEGORIES;
+    otherwise it becomes `context`. `categories` are named by the operator, and `instructions`
     say in words what is to be remembered. Lifetimes and extensions are in days.
 
     A log that was written before a key existed is read with its default here. FIRST is what a new log begins with.
@@ -87,6 +91,7 @@ class Policy(msgspec.Struct, frozen=True):
     consolidation_max_groups_per_cycle: int = 3
     consolidation_max_sources: int = 8
     said_again_share: float = 0.6
+    evidence: RequiredEvidence = "any"
     free_categories: bool = False
     categories: tuple[Category, ...] = ()
     instructions: str = ""
@@ -122,7 +127,7 @@ _REAL = {
     "staleness_max_lifetime_multiplier": (1, 100),
     "said_again_share": (0, 1),
 }
-_CHOICES = {"fact_eviction_policy": EVICTIONS, "dedup_key": DEDUP_KEYS}
+_CHOICES = {"fact_eviction_policy": EVICTIONS, "dedup_key": DEDUP_KEYS, "evidence": EVIDENCE}
 _LONGEST_DAYS = 36_500
 _SWITCHES = ("gate_enabled", "staleness_review_enabled", "consolidation_enabled", "free_categories")
 _WEIGHTS = ("eviction_confidence_weight", "eviction_confirmation_weight", "eviction_access_weight")

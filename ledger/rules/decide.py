@@ -86,6 +86,7 @@ RULES: Mapping[Rule, str] = MappingProxyType(
         "expired": "its `expiresAt` has passed",
         "erased": "its text was erased, and the user has not said it again since; nothing of it is kept",
         "older_evidence": "its words are older than those that the fact rests on, or that took the same text away",
+        "assistant_only": "only an assistant said it, and the policy asks for a user's words",
         "topic": "the policy's instructions leave it out; of what they say never to keep, no text is kept",
     }
 )

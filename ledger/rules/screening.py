@@ -200,7 +200,7 @@ class _Screening:
             case NewFact():
                 verdict = screen_fact(candidate.content, candidate.confidence, self._policy)
                 verdict = verdict or period_verdict(candidate, self._command.at)
-                return verdict or self._marked(candidate) or self._taken(candidate)
+                return verdict or self._assistant_only(candidate) or self._marked(candidate) or self._taken(candidate)
             case NewSummary():
                 return self._summary(candidate)
             case Removal() if candidate.place.startswith(_STALE):
@@ -221,6 +221,12 @@ class _Screening:
     def _marked(self, candidate: NewFact | Consolidation) -> Verdict | None:
         share = self._command.said_again.get(candidate.place, 0.0)
         return removed_by_hand(self._memory, candidate.content, share)
+
+    def _assistant_only(self, candidate: NewFact) -> Verdict | None:
+        spoken = self._command.spoken(candidate.evidence)
+        if self._policy.evidence == "any" or spoken is None or spoken.role == "user":
+            return None
+        return Verdict("assistant_only", "no turn that it rests on is a user's, and the policy asks for one")
 
     def _taken(self, candidate: NewFact) -> Verdict | None:
         """Refuse a text that newer words took away."""

@@ -47,7 +47,7 @@ from backstory.ledger.core.events import (
     Unread,
 )
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.core.policy import DEDUP_KEYS, PolicyValue, policy_key
+from backstory.ledger.core.policy import DEDUP_KEYS, EVIDENCE, PolicyValue, policy_key
 from backstory.ledger.rules.decide import decide
 from backstory.ledger.rules.screening import merged_confidence
 from backstory.projections.history.audit import content_of
@@ -63,9 +63,10 @@ LIFTED_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "unchanged": ("dedup_key",),
         "gate": ("gate_enabled",),
         "removed_by_hand": ("said_again_share",),
+        "assistant_only": ("evidence",),
         "topic": ("instructions",),
         "removal_refused": ("gate_enabled",),
-        "replacement_refused": ("fact_confidence_threshold", "max_facts", "gate_enabled", "dedup_key"),
+        "replacement_refused": ("fact_confidence_threshold", "max_facts", "gate_enabled", "dedup_key", "evidence"),
         "disabled": ("staleness_review_enabled", "consolidation_enabled"),
         "not_due": ("staleness_min_candidates", "staleness_age_days", "staleness_protected_categories"),
         "sources": ("consolidation_min_facts", "consolidation_max_sources", "staleness_protected_categories"),
@@ -300,6 +301,8 @@ def looser(key: str, memory: Memory, command: Command | None) -> Sequence[Policy
             return [tuple(name for name in now if name != left_out) for left_out in now]
         case "gate_enabled":
             return (False,) if now else ()
+        case "evidence":
+            return EVIDENCE[: EVIDENCE.index(now)]
         case "instructions":
             return ("",) if now else ()
         case _ if known.type == "boolean":

@@ -229,7 +229,7 @@ def status_page(page: Page, status: Status, origins: str = "") -> None:
     page.line((owner[:1].upper() + owner[1:], "bold"), (f" ({origins})" if origins else "", "dim"))
     lines = {
         "head": f"commit {status.seq}, {status.hash[:12]}" if status.seq else "no commits yet",
-        "facts": f"{status.facts} of {status.max_facts}{_full(status)}",
+        "facts": f"{status.facts} of {status.max_facts}{_full(status)}{_assistant_only(status)}",
         "said": f"{counted(status.turns, 'turn')} in {counted(status.threads, 'thread')}",
         "kept": f"ledger {size(status.ledger_bytes)}, transcript {size(status.transcript_bytes)}, {status.store}",
         "model": status.model or "none; set OPENAI_API_KEY to extract facts",
@@ -273,6 +273,11 @@ def _full(status: Status) -> str:
     facts = counted(sum(len(one.facts) for one in status.evicted), "fact")
     last = status.evicted[0].seq
     return f": full; the last {commits} evicted {facts}, the last with commit {last}; see `log` and `why-not`"
+
+
+def _assistant_only(status: Status) -> str:
+    count = status.assistant_only
+    return f"; {count} on an assistant's words alone" if count else ""
 
 
 def _due(pending: PendingThread) -> str:

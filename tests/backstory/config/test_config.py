@@ -18,7 +18,7 @@ from backstory.config.model_factory import as_model
 from backstory.config.settings import ModelSettings, Settings
 from backstory.config.value_ranges import bounds, kind_of
 from backstory.ledger.core.errors import ConfigError
-from backstory.ledger.core.policy import DEDUP_KEYS, EVICTIONS, FIRST, POLICY_KEYS, check_policy
+from backstory.ledger.core.policy import DEDUP_KEYS, EVICTIONS, EVIDENCE, FIRST, POLICY_KEYS, check_policy
 from backstory.ledger.extraction.model import Prompt
 
 SECRET = "sk-very-secret-0123456789"  # noqa: S105 the secret that must not be told
@@ -74,6 +74,7 @@ CHOICES = {
     "mode": ("middleware", "tool"),
     "fact_eviction_policy": EVICTIONS,
     "dedup_key": DEDUP_KEYS,
+    "evidence": EVIDENCE,
     "token_counting": ("tiktoken", "char"),
     "proxy_history": ("newest", "all"),
     "agent_reads": ("both", "fallback", "own"),
@@ -146,6 +147,7 @@ DEFAULTS: dict[str, object] = {
     "staleness_protected_categories": ("correction",),
     "staleness_max_lifetime_multiplier": 20,
     "said_again_share": 0.6,
+    "evidence": "any",
     "free_categories": True,
     "categories": (),
     "instructions": "",

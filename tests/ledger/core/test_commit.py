@@ -39,12 +39,14 @@ from backstory.ledger.core.events import (
     FactAdded,
     FactRemoved,
     FactRevised,
+    PolicyChanged,
     Turn,
     TurnRange,
     TurnRecorded,
     TurnSuperseded,
     UpdateProposed,
 )
+from backstory.ledger.core.policy import EVIDENCE, Policy
 from backstory.ledger.log.writer import random_salt
 from backstory.testing.lines import AT, by_hand, chain, chain_hash, digest, erase, sealed, slots, turn
 
@@ -454,6 +456,11 @@ def test_a_newer_version_asks_for_a_newer_program(v: int) -> None:
         with pytest.raises(StoreError, match=f"format {v} .* newer backstory"):
             reader(line)
     assert inspect(line).intact
+
+
+def test_only_a_policy_that_asks_for_a_users_words_needs_a_program_that_knows_that() -> None:
+    versions = [json.loads(sealed(PolicyChanged(None, Policy(evidence=whose))))["v"] for whose in EVIDENCE]
+    assert versions == [1, 3]
 
 
 def test_only_a_line_with_a_mark_asks_for_the_version_that_knows_marks() -> None:

@@ -17,7 +17,7 @@ from backstory.ledger.core.events import (
     UpdateFailed,
 )
 from backstory.ledger.core.memory import BARRIERS
-from backstory.ledger.core.policy import DEDUP_KEYS, EVICTIONS, Policy
+from backstory.ledger.core.policy import DEDUP_KEYS, EVICTIONS, EVIDENCE, Policy
 from backstory.ledger.rules.decide import RULES
 from backstory.testing.lines import AT
 
@@ -26,8 +26,14 @@ FACT = Fact(id="fact_1_0", content="Tea.", category="goal", confidence=0.9, crea
 
 @pytest.mark.parametrize(
     ("kind", "listed"),
-    [(kinds.Rule, RULES), (kinds.Barrier, BARRIERS), (kinds.Eviction, EVICTIONS), (kinds.DedupKey, DEDUP_KEYS)],
-    ids=["rules", "barriers", "evictions", "dedup keys"],
+    [
+        (kinds.Rule, RULES),
+        (kinds.Barrier, BARRIERS),
+        (kinds.Eviction, EVICTIONS),
+        (kinds.DedupKey, DEDUP_KEYS),
+        (kinds.RequiredEvidence, EVIDENCE),
+    ],
+    ids=["rules", "barriers", "evictions", "dedup keys", "evidence"],
 )
 def test_a_list_of_words_leaves_none_of_its_set_out(kind: object, listed: object) -> None:
     assert sorted(kinds.words_of(kind)) == sorted(listed)

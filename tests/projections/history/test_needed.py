@@ -14,7 +14,7 @@ from story import extract, new, news, reinforcement, removal
 
 from backstory.ledger.core.commands import ChangePolicy, ImportDocument
 from backstory.ledger.core.errors import NotFoundError, RefusedError, UsageError
-from backstory.ledger.core.events import CandidateRejected
+from backstory.ledger.core.events import CandidateRejected, Spoken
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import Policy, PolicyValue, check_policy
 from backstory.ledger.rules.decide import RULES, decide
@@ -111,6 +111,12 @@ def test_a_candidate_under_the_threshold_needs_its_own_confidence() -> None:
         NeededValue("fact_confidence_threshold", 0.5),
         None,
     )
+
+
+def test_what_only_an_assistant_said_needs_a_policy_that_takes_anyones_words() -> None:
+    said = Spoken("2026-01-01T00:00:00.000000Z", "assistant")
+    (one,) = learned(started(evidence="user"), new("Ada rows"), answered=said)
+    assert (one.rule, one.needs) == ("assistant_only", NeededValue("evidence", "any"))
 
 
 def test_each_of_several_candidates_under_the_threshold_needs_its_own() -> None:

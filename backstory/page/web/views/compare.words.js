@@ -93,6 +93,7 @@ export const words = {
     dedup_key: "What counts as the same fact",
     free_categories: "Facts keep categories of their own",
     said_again_share: "How much of what was taken away a user must say again",
+    evidence: "Whose words a fact may rest on",
     fact_eviction_policy: "How facts are ranked",
     eviction_confidence_weight: "Weight of confidence",
     eviction_confirmation_weight: "Weight of the last confirmation",
@@ -118,6 +119,8 @@ export const words = {
     "value-exact": "exactly as written",
     "value-confidence": "by confidence",
     "value-hybrid": "by confidence, confirmation and use",
+    "value-any": "anyone's",
+    "value-user": "a user's",
   },
   zh: {
     title: "对比",
@@ -206,6 +209,7 @@ export const words = {
     dedup_key: "怎样算同一条事实",
     free_categories: "事实保留自定义的类别",
     said_again_share: "用户须再说多少才能恢复被移除的内容",
+    evidence: "事实可以依据谁的话",
     fact_eviction_policy: "事实的排序方式",
     eviction_confidence_weight: "置信度的权重",
     eviction_confirmation_weight: "最近一次确认的权重",
@@ -231,5 +235,7 @@ export const words = {
     "value-exact": "文字完全相同",
     "value-confidence": "按置信度",
     "value-hybrid": "按置信度、确认与使用",
+    "value-any": "任何人的话",
+    "value-user": "用户的话",
   },
 };

@@ -6,7 +6,7 @@ export const UNCHANGED = "none";
 /** The keys in the order in which they are shown; a key that is in none of the groups goes under "other". */
 export const GROUPS = {
   capAndThreshold: ["max_facts", "fact_confidence_threshold"],
-  duplicates: ["gate_enabled", "dedup_key", "said_again_share", "free_categories"],
+  duplicates: ["gate_enabled", "dedup_key", "said_again_share", "evidence", "free_categories"],
   eviction: [
     "fact_eviction_policy",
     "eviction_confidence_weight",

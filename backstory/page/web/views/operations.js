@@ -64,6 +64,7 @@ function State({ status, scope }) {
           ${most ? t("factsOf", { facts: number(facts), most: number(most) }) : number(facts)}
           ${most > 0 && html` <meter min="0" max=${most} value=${facts} aria-label=${t("facts")}></meter>`}
           ${most > 0 && facts >= most && html`<p class="warning">${t("full")}</p>`}
+          ${status.assistant_only > 0 && html`<p class="hint">${t("assistantOnly", { n: status.assistant_only })}</p>`}
         </dd>
       </div>
       <div><dt>${t("turns")}</dt><dd>${t("turnsIn", { turns: number(turns), threads })}</dd></div>
