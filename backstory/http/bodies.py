@@ -11,11 +11,11 @@ __all__ = [
     "Delivery",
     "EditedFact",
     "Extraction",
+    "FactToAdd",
     "Flushing",
     "Forgetting",
     "FullContext",
     "Importing",
-    "NewFact",
     "OfThread",
     "PolicyChanges",
     "RemovingUser",
@@ -129,7 +129,7 @@ class _Times(_Body):
         return {"valid_from": self.valid_from, "valid_until": self.valid_until, "expires_at": self.expires_at}
 
 
-class NewFact(_Times):
+class FactToAdd(_Times):
     """A fact that a person enters. No model changes it from then on."""
 
     content: str = Field(min_length=1, examples=["User is allergic to peanuts"])

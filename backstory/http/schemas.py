@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -99,11 +100,24 @@ def _components(kinds: Iterable[type]) -> Mapping[str, Any]:
     stated = tuple(kinds)
     refs, found = msgspec.json.schema_components(stated, schema_hook=_anything, ref_template=_REF)
     # Where a type inside of another has the same name, both are listed by their full names.
-    for kind, ref in zip(stated, refs, strict=True):
-        name = ref["$ref"].removeprefix(_REF.format(name=""))
-        if name != kind.__name__:
-            found[kind.__name__] = found.pop(name)
-    return found
+    names = {
+        ref["$ref"].removeprefix(_REF.format(name="")): kind.__name__ for kind, ref in zip(stated, refs, strict=True)
+    }
+    return _renamed(found, {name: names.get(name, _in_one_word(name)) for name in found})
+
+
+def _renamed(found: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return the schemas under other names; generators of clients name a class after the title."""
+    text = msgspec.json.encode(found)
+    for old, new in names.items():
+        text = text.replace(b'"%s"' % _REF.format(name=old).encode(), b'"%s"' % _REF.format(name=new).encode())
+    renamed: dict[str, dict[str, Any]] = msgspec.json.decode(text)
+    return {names[name]: {**schema, "title": names[name]} for name, schema in renamed.items()}
+
+
+def _in_one_word(name: str) -> str:
+    """Return `history.Change` as `HistoryChange`: a full name is no name of a class."""
+    return "".join(part[:1].upper() + part[1:] for part in re.split(r"[._]", ".".join(name.split(".")[-2:])))
 
 
 def _anything(kind: type) -> dict[str, Any]:

@@ -42,6 +42,16 @@ def test_a_second_app_examines_no_route_and_makes_no_document_again(
         assert second.app.openapi() is document  # type: ignore[attr-defined]
 
 
+def test_every_schema_is_titled_by_its_name_and_no_two_are_alike(tmp_path: Path) -> None:
+    with app_client(tmp_path / "home") as client:
+        schemas = client.app.openapi()["components"]["schemas"]  # type: ignore[attr-defined]
+    # Generators of clients name a class after the title, and leave out what has the name of another.
+    titles = {name: schema.get("title", name) for name, schema in schemas.items()}
+    assert titles == {name: name for name in schemas}
+    assert [name for name in schemas if not name.isidentifier()] == []
+    assert "StreamCheckProblem" in schemas
+
+
 def test_a_second_app_makes_no_tool_of_mcp_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with app_client(tmp_path / "first") as first:
         ask_over_mcp(first)

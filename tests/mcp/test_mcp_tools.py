@@ -36,6 +36,19 @@ def test_every_tool_says_what_it_is_what_it_takes_and_what_it_gives(server, era)
             assert argument.get("description"), tool.name
 
 
+def test_schemas_are_flat_and_have_no_null_since_clients_refuse_others(server):
+    for tool in tools(server):
+        assert tool.input_schema["additionalProperties"] is False
+        said = json.dumps([tool.input_schema, tool.output_schema])
+        assert [word for word in ('"anyOf"', '"oneOf"', '"$ref"', '"$defs"', '"null"', "null") if word in said] == []
+
+
+def test_a_commit_may_be_named_by_a_number_or_by_the_text_of_it(server, memory):
+    memory.add_fact("Ada lives in Oslo")
+    assert call(server, "memory_diff", a="1") == call(server, "memory_diff", a=1)
+    assert call(server, "memory_revert", seq="2")["status"] == call(server, "memory_revert", seq=2)["status"]
+
+
 def test_hints_tell_reading_from_changing(server):
     for tool in tools(server):
         hints = tool.annotations
@@ -168,6 +181,8 @@ def test_what_a_person_entered_stays(server, memory):
         ("memory_revert", {"seq": 99}, "99"),
         ("memory_revert", {"seq": 1}, "genesis"),
         ("memory_nothing", {}, "memory_nothing"),
+        ("memory_add", {"contents": "x"}, "memory_add has no argument contents; did you mean content?"),
+        ("memory_why", {"xyz": 1}, "memory_why has no argument xyz: it takes fact_id"),
     ],
 )
 def test_what_a_model_does_wrong_it_is_told(server, memory, name, arguments, told):

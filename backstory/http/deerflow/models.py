@@ -154,7 +154,7 @@ class ImportedMemory(Body):
     facts: list[ImportedFact] = Field(default_factory=list)
 
 
-class NewFact(BaseModel):
+class CreatedFact(BaseModel):
     """A fact to add."""
 
     model_config = ConfigDict(

@@ -18,12 +18,12 @@ from backstory.http.access.callers import Caller, Right
 from backstory.http.deerflow.answers import DeerFlowRoute, answer_to, empty_content, unknown_fact
 from backstory.http.deerflow.config import config_shown
 from backstory.http.deerflow.models import (
+    CreatedFact,
     FactPatch,
     Failure,
     ImportedMemory,
     MemoryConfig,
     MemoryStatus,
-    NewFact,
     StoredMemory,
 )
 from backstory.integrations.threads import run_in_thread
@@ -189,7 +189,7 @@ async def import_memory(body: ImportedMemory, request: Request) -> Response:
 
 
 @router.post("/facts", response_model=StoredMemory, responses=_CHANGES_FACTS)
-async def create_fact(body: NewFact, request: Request) -> Response:
+async def create_fact(body: CreatedFact, request: Request) -> Response:
     """Add a fact by hand, and return the memory."""
     asked = _Asked(request)
 

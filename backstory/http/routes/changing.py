@@ -13,10 +13,10 @@ from backstory.http.bodies import (
     Clearing,
     EditedFact,
     Extraction,
+    FactToAdd,
     Flushing,
     Forgetting,
     Importing,
-    NewFact,
     OfThread,
     PolicyChanges,
     RemovingUser,
@@ -84,7 +84,7 @@ async def discard(writing: Writing, asked: OfThread) -> Response:
 
 
 @router.post("/facts", status_code=201, tags=_CHANGE, responses=_changes(FactChange, status=201, example=FACT_CHANGE))
-async def add_fact(writing: WritingOnce, fact: NewFact) -> Response:
+async def add_fact(writing: WritingOnce, fact: FactToAdd) -> Response:
     """Add a fact by hand. No model changes it from then on."""
     return await writing.change(
         lambda memory: memory.add_fact(fact.content, fact.category, fact.confidence, **fact.times), status=201

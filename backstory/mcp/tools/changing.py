@@ -11,6 +11,7 @@ from pydantic import Field
 from backstory.ledger.core.policy import CATEGORIES
 from backstory.mcp.answering import current
 from backstory.mcp.budget import Budget, Reply, cut, quoted
+from backstory.mcp.tools.memory_tool import MemoryTool
 from backstory.mcp.tools.reading import FactId
 from backstory.mcp.tools.results import FactResult
 from backstory.memory import MemoryHandle
@@ -89,9 +90,9 @@ async def memory_delete(
 def changing_tools() -> tuple[Tool, ...]:
     """Make memory_add, memory_update and memory_delete."""
     return (
-        Tool.from_function(memory_add, title="Remember a fact", annotations=_ADDS),
-        Tool.from_function(memory_update, title="Change a fact", annotations=_CHANGES),
-        Tool.from_function(memory_delete, title="Forget a fact", annotations=_CHANGES),
+        MemoryTool.from_function(memory_add, title="Remember a fact", annotations=_ADDS),
+        MemoryTool.from_function(memory_update, title="Change a fact", annotations=_CHANGES),
+        MemoryTool.from_function(memory_delete, title="Forget a fact", annotations=_CHANGES),
     )
 
 

@@ -12,6 +12,7 @@ from pydantic import Field
 from backstory.mcp.answering import current
 from backstory.mcp.budget import Budget, Reply, cut, name_of, quoted
 from backstory.mcp.tools.changes import line_of, of_diff, shortened
+from backstory.mcp.tools.memory_tool import MemoryTool
 from backstory.mcp.tools.reading import DATA, READS, Thread
 from backstory.mcp.tools.results import CommitItem, DiffResult, HistoryResult
 from backstory.memory import MemoryHandle
@@ -60,8 +61,8 @@ async def memory_diff(
 def history_tools() -> tuple[Tool, ...]:
     """Make memory_history and memory_diff."""
     return (
-        Tool.from_function(memory_history, title="List changes of memory", annotations=READS),
-        Tool.from_function(memory_diff, title="Compare memory at two moments", annotations=READS),
+        MemoryTool.from_function(memory_history, title="List changes of memory", annotations=READS),
+        MemoryTool.from_function(memory_diff, title="Compare memory at two moments", annotations=READS),
     )
 
 

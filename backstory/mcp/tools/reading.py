@@ -10,6 +10,7 @@ from pydantic import Field
 
 from backstory.mcp.answering import Answering, current
 from backstory.mcp.budget import Reply, cut, name_of, quoted
+from backstory.mcp.tools.memory_tool import MemoryTool
 from backstory.mcp.tools.results import (
     ContextResult,
     EvidenceItem,
@@ -111,9 +112,9 @@ async def memory_why(
 def reading_tools() -> tuple[Tool, ...]:
     """Make memory_search, memory_context and memory_why."""
     return (
-        Tool.from_function(memory_search, title="Search memory", annotations=READS),
-        Tool.from_function(memory_context, title="Read memory for a topic", annotations=READS),
-        Tool.from_function(memory_why, title="Explain a memory", annotations=READS),
+        MemoryTool.from_function(memory_search, title="Search memory", annotations=READS),
+        MemoryTool.from_function(memory_context, title="Read memory for a topic", annotations=READS),
+        MemoryTool.from_function(memory_why, title="Explain a memory", annotations=READS),
     )
 
 

@@ -21,6 +21,7 @@ from backstory.mcp.budget import Budget, Reply, cut, quoted
 from backstory.mcp.opening import can_ask
 from backstory.mcp.tools.changes import line_of, of_events, shortened
 from backstory.mcp.tools.confirming import Confirmation
+from backstory.mcp.tools.memory_tool import MemoryTool
 from backstory.mcp.tools.reading import DATA
 from backstory.mcp.tools.results import Change, RevertResult
 from backstory.memory import MemoryHandle
@@ -124,7 +125,7 @@ async def memory_revert(
 
 def revert_tool() -> Tool:
     """Make memory_revert."""
-    return Tool.from_function(memory_revert, title="Undo a change of memory", annotations=_UNDOES)
+    return MemoryTool.from_function(memory_revert, title="Undo a change of memory", annotations=_UNDOES)
 
 
 def _planned(codes: Confirmation, memory: MemoryHandle, named: int | str) -> Plan:

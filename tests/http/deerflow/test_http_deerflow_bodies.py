@@ -240,7 +240,7 @@ def test_every_answer_is_what_the_openapi_document_says(gateway: Gateway) -> Non
     }
     schemas = described["components"]["schemas"]
     assert schemas["StoredFact"]["required"] == ["id", "content", "category", "confidence", "createdAt", "source"]
-    for name in ("StoredMemory", "ImportedMemory", "NewFact", "FactPatch", "MemoryConfig", "MemoryStatus"):
+    for name in ("StoredMemory", "ImportedMemory", "CreatedFact", "FactPatch", "MemoryConfig", "MemoryStatus"):
         assert schemas[name]["examples"], name
 
 
@@ -250,6 +250,6 @@ def test_the_examples_are_bodies_that_are_accepted(gateway: Gateway) -> None:
     imported = client.post(f"{MEMORY}/import", json=schemas["ImportedMemory"]["examples"][0])
     assert [one["id"] for one in imported.json()["facts"]] == ["fact_7_0"]
     assert client.patch(f"{FACTS}/fact_7_0", json=schemas["FactPatch"]["examples"][0]).status_code == 200
-    assert client.post(FACTS, json=schemas["NewFact"]["examples"][0]).status_code == 200
+    assert client.post(FACTS, json=schemas["CreatedFact"]["examples"][0]).status_code == 200
     StoredMemory.model_validate(schemas["StoredMemory"]["examples"][0], extra="forbid")
     MemoryStatus.model_validate(schemas["MemoryStatus"]["examples"][0], extra="forbid")
