@@ -31,6 +31,7 @@ __all__ = ["home_of", "many_scopes", "one_scope"]
 
 _LIVE = 100
 _THREADS = 1_000
+_ENDED_ONE_IN = 10
 
 
 def _at(n: int) -> str:
@@ -41,6 +42,7 @@ def _at(n: int) -> str:
 
 
 def _fact(seq: int) -> Fact:
+    year, month = divmod(seq // _ENDED_ONE_IN, 12)
     return Fact(
         id=f"fact_{seq}_0",
         content=f"Ada keeps note {seq} about the long walks that she takes in the woods behind the house",
@@ -49,6 +51,7 @@ def _fact(seq: int) -> Fact:
         created_at=_at(seq),
         source=f"thread-{seq % _THREADS}",
         seq=seq,
+        valid_from=None if seq % _ENDED_ONE_IN else f"{2000 + year % 20}-{month + 1:02}",
     )
 
 
@@ -67,13 +70,21 @@ def _genesis(scope: Scope) -> Draft:
     return Draft(_at(0), Cause(kind="genesis", user=scope.user), (PolicyChanged(None, Policy()),))
 
 
+def _gone(fact: Fact) -> FactRemoved:
+    """Evict a fact, or end one of those that say since when they are true, as true for two months."""
+    if fact.valid_from is None:
+        return FactRemoved(fact, "cap")
+    year, month = divmod(int(fact.valid_from[:4]) * 12 + int(fact.valid_from[5:]), 12)
+    return FactRemoved(fact, "ended", valid_until=f"{year}-{month + 1:02}")
+
+
 def _ledger(commits: int) -> Iterator[Draft]:
-    """A memory at its cap: each commit learns from one turn, adds a fact and evicts the oldest."""
+    """A memory at its cap: each commit learns from one turn, adds a fact, and evicts the oldest or ends it."""
     yield _genesis(Scope())
     for seq in range(2, commits + 1):
         n = (seq - 2) // _THREADS + 1
         cause = Cause(kind="extraction", thread=f"thread-{seq % _THREADS}", turns=TurnRange(n, n), model="a-model")
-        gone: list[Event] = [FactRemoved(_fact(seq - _LIVE), "cap")] if seq > _LIVE + 1 else []
+        gone: list[Event] = [_gone(_fact(seq - _LIVE))] if seq > _LIVE + 1 else []
         yield Draft(_at(seq), cause, (*gone, FactAdded(_fact(seq), "newFacts/0")))
 
 
@@ -130,11 +141,21 @@ def one_scope(commits: int) -> Iterator[Row]:
             seqs = [chosen.randrange(_LIVE + 2, commits) for _ in range(100)]
             shown = _each(lambda seq: memory.document(at=seq), seqs)
             then = _each(lambda seq: memory.document(at=_at(seq)), seqs)
+            months = {seq: f"{chosen.randrange(2000, 2020)}-{chosen.randrange(1, 13):02}" for seq in seqs}
+            found = _each(memory.facts, seqs)
+            true = _each(lambda seq: memory.facts(seq, valid_at=months[seq]), seqs)
+            many_true = statistics.median(len(memory.facts(seq, valid_at=months[seq])) for seq in seqs)
             why = _each(lambda seq: memory.why(f"fact_{seq}_0"), seqs)
     name = f"{commits:,} commits"
     yield Row(f"opening a scope of {name} / of 1,000, index warm", times(many / few), "≤ 1.5 ×")
     yield Row("  opening, reading the facts and closing it", f"{ms(many)}, {ms(few)}")
     yield Row(f"show --at a random commit, a random time, of {name}, p50", f"{ms(shown)}, {ms(then)}", "≤ 20 ms")
+    beyond, ended = f"facts(at, valid_at) beyond facts(at), of {name}, p50", commits // _ENDED_ONE_IN
+    yield Row(beyond, ms(true - found), "≤ 10 ms")
+    yield Row(
+        "  facts(at, valid_at), facts(at); facts found, of ended",
+        f"{ms(true)}, {ms(found)}; {many_true:.0f} of {ended:,}",
+    )
     yield Row(f"why a random fact, of {name}, p50", ms(why), "≤ 5 ms")
     yield Row("  building the index from nothing; its size / that of the logs", f"{ms(built)}; {times(size)}")
 

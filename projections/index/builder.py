@@ -30,6 +30,7 @@ from backstory.ledger.threads.turn_columns import Trace
 from backstory.projections.history.history import facts_of
 from backstory.projections.index.kv import ChecksummedKV
 from backstory.projections.index.model_usage import UsageCount, usage_key
+from backstory.projections.index.periods import Period, keys_of
 from backstory.projections.index.schema import (
     LAST,
     Checkpoint,
@@ -39,7 +40,6 @@ from backstory.projections.index.schema import (
     StreamPosition,
     Table,
     ThreadState,
-    ended_key,
     named,
     number,
     number_in,
@@ -54,6 +54,9 @@ IndexProgress = Callable[[int, int], None]
 
 BORN = b"\x01"
 """What a fact's place holds where the commit added the fact, or states its erasure."""
+
+_ADDS_NEW = frozenset({"extraction", "manual"})
+"""The kinds of commit that add no fact that was there before."""
 
 _MARK_BYTES = 16 * 1024
 _CHECKPOINT_BYTES = 256 * 1024
@@ -235,6 +238,8 @@ class IndexBuilder:
             for fact in facts_of(event):
                 place = named(fact) + number(commit.seq)
                 facts[place] = BORN if born else facts.get(place) or b""
+                if born and commit.cause.kind not in _ADDS_NEW:
+                    self._changes[Table.RETURNED][place] = b""
             if isinstance(event, FactAdded | FactRevised):
                 stated = event.fact if isinstance(event, FactAdded) else event.after
                 self._changes[Table.SAYINGS][saying(stated.content) + stated.id.encode()] = b""
@@ -255,7 +260,9 @@ class IndexBuilder:
         until = event.valid_until or event.fact.valid_until or commit.at
         fact = msgspec.structs.replace(event.fact, valid_until=until)
         begin = "" if fact.valid_from is None else begins(fact.valid_from)
-        self._changes[Table.ENDED][ended_key(ends(until), begin, commit.seq, fact.id)] = pack(fact)
+        period = Period(begin, ends(until), msgspec.Raw(pack(fact)))
+        for key in keys_of(period, commit.seq, fact.id):
+            self._changes[Table.ENDED][key] = pack(period)
 
     def _date(self, commit: Commit) -> None:
         """Note a commit's time and kind in its block."""

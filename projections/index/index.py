@@ -30,6 +30,7 @@ from backstory.projections.index.builder import BORN, IndexBuilder, IndexProgres
 from backstory.projections.index.index_file import SMALL_BYTES, IndexFile, IndexSnapshot
 from backstory.projections.index.kv import ChecksummedKV
 from backstory.projections.index.model_usage import DayUsage, ModelUsage, UsageCount
+from backstory.projections.index.periods import Period, ended_by, ranges_of
 from backstory.projections.index.schema import (
     LAST,
     NOTHING,
@@ -40,7 +41,6 @@ from backstory.projections.index.schema import (
     Said,
     Table,
     beginning,
-    ended_in,
     name_in,
     name_of,
     named,
@@ -69,6 +69,7 @@ _trace = msgspec.msgpack.Decoder(Trace)
 _timeline = msgspec.msgpack.Decoder(TimelineBlock)
 _usage = msgspec.msgpack.Decoder(UsageCount)
 _fact = msgspec.msgpack.Decoder(Fact)
+_period = msgspec.msgpack.Decoder(Period)
 
 
 class Around(msgspec.Struct, frozen=True):
@@ -454,6 +455,7 @@ _TOLD = {
     Table.FACTS: "places of facts",
     Table.ENDED: "facts that ended",
     Table.SAYINGS: "what facts say",
+    Table.RETURNED: "facts that came back",
     Table.THREADS: "states of threads",
     Table.LEARNED: "places of what was learned from threads",
     Table.SAID: "places of what was said",
@@ -485,6 +487,13 @@ def _origin(at: IndexSnapshot) -> Origin | None:
 def _under(at: IndexSnapshot, space: Table, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
     for key, value in at.kv.ascending(space, prefix):
         if not key.startswith(prefix):
+            return
+        yield key, value
+
+
+def _between(at: IndexSnapshot, space: Table, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+    for key, value in at.kv.ascending(space, start):
+        if key >= stop:
             return
         yield key, value
 
@@ -611,15 +620,16 @@ def _ended(at: IndexSnapshot, moment: Moment | None, first: str, behind: str) ->
     seq = last if moment is None else moment if isinstance(moment, int) else _seq_at(at, moment)
     if seq > last:
         raise NotFoundError(f"there is no commit {seq}: the ledger of {at.scope} ends at {last}")
-    for key, value in at.kv.ascending(Table.ENDED, first.encode() + LAST if first else b""):
-        begin, ended = ended_in(key)
-        if ended > seq or (begin > first and begin >= behind):
-            continue
-        fact = _fact.decode(value)
-        places = _under(at, Table.FACTS, named(fact.id))
-        # A later commit that adds the fact brings it back, or takes back that it was ever true.
-        if not any(born == BORN and ended < number_in(place) <= seq for place, born in places):
-            yield fact
+    for start, stop in ranges_of(first, behind):
+        for key, value in _between(at, Table.ENDED, start, stop):
+            ended, period = ended_by(key), _period.decode(value)
+            if ended > seq or period.end <= first or (period.begin > first and period.begin >= behind):
+                continue
+            fact = _fact.decode(period.fact)
+            # A later commit that adds the fact brings it back, or takes back that it was ever true.
+            returns = _under(at, Table.RETURNED, named(fact.id))
+            if not any(ended < number_in(place) <= seq for place, _ in returns):
+                yield fact
 
 
 def _around(at: IndexSnapshot, moment: Moment | None) -> Around:

@@ -18,10 +18,9 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.threads.ranges import Ranges, overlap
 from backstory.ledger.threads.thread_coverage import ThreadCoverage
 
-VERSION = 12
+VERSION = 13
 """Raise it whenever what is kept changes, such as a field of Memory or of Fact: an index of another version is none."""
 
-MOMENT_BYTES = len("2026-03-12T10:30:00.123456Z")
 SAYING_BYTES = 16
 
 LAST = b"\xff" * 24
@@ -62,9 +61,11 @@ class Table(IntEnum):
     USAGE = 14
     """A day, and the name of a model ("" where none is stated): UsageCount."""
     ENDED = 15
-    """The end and the beginning of an ended fact as moments, the seq of the commit that ended it, its id: Fact."""
+    """As `periods.keys_of` spells them, two for each fact that ended: Period."""
     SAYINGS = 16
     """The digest of a fact's dedup key, and its id: nothing."""
+    RETURNED = 17
+    """A fact's id and the seq of a commit that brought it back, imported it or states its erasure: nothing."""
 
 
 class StreamPosition(msgspec.Struct, frozen=True, array_like=True):
@@ -163,17 +164,6 @@ class ThreadState(msgspec.Struct, array_like=True):
         found = overlap(self.coverage.covered, self.cleared, self.cleared)
         if found:
             self.cleared = found[0][0] - 1
-
-
-def ended_key(end: str, begin: str, seq: int, fact_id: str) -> bytes:
-    """Return the key of an ended fact; its moments are as commits spell them, the beginning "" where it is unknown."""
-    return end.encode() + begin.encode().ljust(MOMENT_BYTES) + number(seq) + fact_id.encode()
-
-
-def ended_in(key: bytes) -> tuple[str, int]:
-    """Read the beginning of an ended fact, and the seq of the commit that ended it, from its key."""
-    begin, seq = key[MOMENT_BYTES : 2 * MOMENT_BYTES], key[2 * MOMENT_BYTES : 2 * MOMENT_BYTES + 8]
-    return begin.decode().rstrip(), int.from_bytes(seq, "big")
 
 
 def saying(content: str) -> bytes:

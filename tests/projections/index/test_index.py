@@ -42,6 +42,7 @@ from backstory.projections.index.index import Around, ScopeIndex
 from backstory.projections.index.index_file import IndexFile
 from backstory.projections.index.kv import ChecksummedKV
 from backstory.projections.index.model_usage import DayUsage, ModelUsage, UsageCount
+from backstory.projections.index.periods import Period
 from backstory.projections.index.schema import (
     VERSION,
     Checkpoint,
@@ -1116,9 +1117,9 @@ def undescribed(schema: object) -> object:
 
 
 def test_what_a_checkpoint_holds_has_not_changed_without_the_version():
-    kept = [Checkpoint, IndexPosition, Mark, Said, ThreadState, TimelineBlock, Trace, UsageCount]
+    kept = [Checkpoint, IndexPosition, Mark, Period, Said, ThreadState, TimelineBlock, Trace, UsageCount]
     schema = msgspec.json.encode(undescribed(msgspec.json.schema_components(kept)[1]))
-    assert (VERSION, zlib.crc32(schema)) == (12, 3684539411), (
+    assert (VERSION, zlib.crc32(schema)) == (13, 3940182009), (
         "raise VERSION in projections/index/schema.py, then note the new sum here"
     )
 
