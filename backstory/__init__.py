@@ -12,7 +12,11 @@ Importing this package costs next to nothing: a name is loaded when it is first 
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
+
+if os.name == "nt":
+    raise ImportError("Backstory runs on Linux and macOS; on Windows install it in WSL, see `wsl --install`")
 
 if TYPE_CHECKING:
     from backstory.home import Backstory as Backstory

@@ -55,6 +55,7 @@ def test_the_wheel_holds_the_page_with_its_libraries_and_their_licences(wheel: P
     web = "backstory/page/web"
     assert {f"{web}/index.html", f"{web}/app.js", f"{web}/vendor/preact.js", f"{web}/vendor/manifest.json"} <= names
     assert len([name for name in names if name.startswith(f"{web}/vendor/licenses/")]) >= 7
+    assert len([name for name in names if ".dist-info/licenses/backstory/page/web/vendor/licenses/" in name]) >= 7
 
 
 def test_the_sdist_holds_every_file_once_and_no_link(tmp_path: Path) -> None:
@@ -99,4 +100,12 @@ def test_no_module_can_be_imported_under_a_second_name(name: str) -> None:
     top = name.partition(".")[0]
     assert done.stderr.splitlines()[-1] == (
         f"ImportError: {top} is a folder of backstory: import backstory.{top} instead"
+    )
+
+
+def test_windows_is_told_in_one_sentence_what_to_do() -> None:
+    program = "import os; os.name = 'nt'; import backstory"
+    failed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert failed.stderr.splitlines()[-1] == (
+        "ImportError: Backstory runs on Linux and macOS; on Windows install it in WSL, see `wsl --install`"
     )

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
+from backstory.cli import completion
 from backstory.cli.global_options import Verb, VerbGroup
 from backstory.cli.root_group import Root
 from backstory.cli.session import Session
@@ -157,17 +158,26 @@ def begin(
     user: Annotated[
         str | None,
         typer.Option(
-            envvar="BACKSTORY_USER", help="User whose memory to use. Without a user and an agent: the global memory."
+            envvar="BACKSTORY_USER",
+            autocompletion=completion.users,
+            help="User whose memory to use. Without a user and an agent: the global memory.",
         ),
     ] = None,
     agent: Annotated[
         str | None,
-        typer.Option(envvar="BACKSTORY_AGENT", help="Agent whose memory to use: letters, digits and hyphens."),
+        typer.Option(
+            envvar="BACKSTORY_AGENT",
+            autocompletion=completion.agents,
+            help="Agent whose memory to use: letters, digits and hyphens.",
+        ),
     ] = None,
     config: Annotated[str | None, typer.Option(metavar="FILE", help="YAML file with a section `memory:`.")] = None,
     store: Annotated[str | None, typer.Option(metavar="URL", help="Engine that keeps the log, such as jsonl:.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the result, as one JSON value.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Log more, and show the traceback of an error.")] = False,
+    utc: Annotated[
+        bool, typer.Option("--utc", help="Show times in UTC, as output that is no terminal always does.")
+    ] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -175,7 +185,7 @@ def begin(
     """Keep the global options for the verb."""
     del version
     user_from, agent_from = _origin(ctx, "user"), _origin(ctx, "agent")
-    ctx.obj = Session(home, user, agent, config, store, as_json, debug, user_from, agent_from)
+    ctx.obj = Session(home, user, agent, config, store, as_json, debug, utc, user_from, agent_from)
     prepare_streams(ctx, ctx.obj)
     if ctx.invoked_subcommand is None:
         if as_json:

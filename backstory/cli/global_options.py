@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 from backstory.cli.session import Session
 from backstory.cli.streams import prepare_streams
 
-_GLOBAL = ("home", "user", "agent", "config", "store", "as_json", "debug")
+_GLOBAL = ("home", "user", "agent", "config", "store", "as_json", "debug", "utc")
 """The global options, by the names of their fields in a session."""
 _EPILOG = "Global options may stand after the verb as well: see backstory --help"
 
@@ -65,7 +65,11 @@ def _late(option: Any) -> Any:
 def _take(ctx: Any, option: Any, value: str | bool | None) -> None:
     """Put an option that stands after the verb into the session."""
     session = ctx.find_root().obj
-    if not _typed(ctx, option.name) or not isinstance(session, Session):
+    if not _typed(ctx, option.name):
+        return
+    if not isinstance(session, Session):
+        # While the shell completes a word there is no session, and completion reads the options of the root.
+        ctx.find_root().params[option.name] = value
         return
     name, before = option.name, getattr(session, option.name)
     if before != value and _typed_before(ctx.parent, name):

@@ -40,6 +40,7 @@ class Session:
     store: str | None = None
     as_json: bool = False
     debug: bool = False
+    utc: bool = False
     user_from: str = "default"
     agent_from: str = "default"
     answered: bool = False
@@ -170,7 +171,14 @@ class Session:
             write_json(value)
             self.answered = True
         else:
-            show(page(), value)
+            show(self.page(), value)
+
+    def page(self) -> Page:
+        """Return a page on standard output; on a terminal its times are local ones unless --utc is given."""
+        from backstory.cli.pages.labels import show_local_times
+
+        show_local_times(local=sys.stdout.isatty() and not self.utc)
+        return page()
 
     def note(self, text: str) -> None:
         """Write a note to standard error."""

@@ -27,6 +27,7 @@ from backstory.http.caching.answers import Answers
 from backstory.http.caching.repeating import Repeating
 from backstory.http.deerflow import router as deerflow_router
 from backstory.http.docs_page import add_docs
+from backstory.http.head_requests import HeadRequests
 from backstory.http.limits import Limiter, Limits
 from backstory.http.mcp.deferred import Deferred, Endpoint
 from backstory.http.metrics import Metrics, Timed
@@ -170,6 +171,7 @@ def create_app(
             allow_headers=["*"],
             expose_headers=["ETag", "Retry-After", "Mcp-Session-Id", *ANSWER_HEADERS],
         )
+    app.add_middleware(HeadRequests)
     app.add_middleware(Timed, metrics=metrics)
     return app
 

@@ -15,7 +15,7 @@ from typing import Protocol
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from backstory.ledger.core.errors import WitnessError
-from backstory.ledger.log.store.files import refused, sync_folder, write_whole
+from backstory.ledger.log.store.files import refused, sync, sync_folder, write_whole
 
 COMMAND = "command:"
 SECONDS = 5.0
@@ -102,7 +102,7 @@ class FileWitness:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             try:
                 write_whole(descriptor, b"\n" + lines if _is_torn(descriptor) else lines)
-                os.fsync(descriptor)
+                sync(descriptor)
             except OSError as error:
                 # A pipe or a device cannot be synced.
                 if error.errno != errno.EINVAL:

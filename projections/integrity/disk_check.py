@@ -15,6 +15,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from backstory.ledger.log.store.files import sync_data
 from backstory.projections.integrity.remedies import Check, some
 
 _FREE_BYTES = 100 << 20
@@ -91,9 +92,7 @@ def _probe(home: Path) -> Iterator[Check]:
         return
     try:
         yield _tried("writing", lambda: os.write(descriptor, b"probe"), f"{home} is not writable")
-        yield _tried(
-            "syncing", lambda: os.fdatasync(descriptor), "this file system cannot sync: a crash may lose commits"
-        )
+        yield _tried("syncing", lambda: sync_data(descriptor), "this file system cannot sync: a crash may lose commits")
         yield _tried(
             "locking", lambda: _lock_twice(path, descriptor), "this file system has no flock: run one process only"
         )

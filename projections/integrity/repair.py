@@ -15,7 +15,7 @@ from typing import Protocol
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.log.store.files import sync_folder, translated, write_whole
+from backstory.ledger.log.store.files import sync, sync_data, sync_folder, translated, write_whole
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.projections.document.document import DocumentFile, render
 from backstory.projections.history.replay import memories_when, replay
@@ -138,7 +138,7 @@ class _Stream:
                 _write_new(aside, [os.pread(descriptor, size, end)])
                 sync_folder(aside.parent)
                 os.ftruncate(descriptor, end)
-                os.fdatasync(descriptor)
+                sync_data(descriptor)
             finally:
                 os.close(descriptor)
         return Check(self._stream, True, f"{size} bytes cut short by a crash are now in {aside.name}")
@@ -175,7 +175,7 @@ def _write_new(path: Path, pieces: Iterator[bytes] | list[bytes]) -> None:
     try:
         for piece in pieces:
             write_whole(descriptor, piece)
-        os.fsync(descriptor)
+        sync(descriptor)
     except OSError:
         path.unlink()
         raise

@@ -6,15 +6,20 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
+import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 from commandline import Cli, fact, reply, said
 from rich.console import Console
+from typer.testing import CliRunner
 
+from backstory.cli.app import app
 from backstory.cli.pages.history import refusal_table, why_page
+from backstory.cli.pages.labels import moment, show_local_times
 from backstory.cli.pages.page import Column, PlainPage, RichPage, clean, one_line
 from backstory.ledger.core.commit import Cause
 from backstory.ledger.core.events import Fact
@@ -348,6 +353,58 @@ def test_a_long_log_on_a_terminal_shows_the_newest_and_says_so(cli: Cli) -> None
     assert cli.run("log").stdout.count("by hand: add") == 22
 
 
+@pytest.mark.slow
+def test_a_terminal_shows_times_of_its_zone_that_at_takes_unless_utc_is_asked_for(
+    story: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kathmandu")
+    shown = re.findall(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[^\s\x1b]+", on_terminal(story, "log"))
+    assert {time[-6:] for time in shown} == {"+05:45"}
+    assert story.json("show", "--at", shown[0])["facts"] == story.json("show")["facts"]
+    assert "+05:45" not in on_terminal(story, "log", "--utc") + story.run("log").stdout
+
+
+def test_a_time_is_spelled_in_the_chosen_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Oslo")
+    time.tzset()
+    try:
+        show_local_times(local=True)
+        assert moment("2026-03-02T18:03:52.123Z") == "2026-03-02 19:03:52+01:00"
+        assert moment("2026-07-02T18:03:52Z") == "2026-07-02 20:03:52+02:00"
+        show_local_times(local=False)
+        assert moment("2026-07-02T18:03:52Z") == "2026-07-02 18:03:52Z"
+    finally:
+        show_local_times(local=False)
+        monkeypatch.undo()
+        time.tzset()
+
+
+def completed(cli: Cli, words: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("_BACKSTORY_COMPLETE", "complete_zsh")
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", f"backstory --home {cli.home} {words}")
+    return CliRunner().invoke(app, [], prog_name="backstory").stdout
+
+
+def test_the_shell_completes_users_agents_and_facts(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli.run("--user", "ada", "fact", "add", "Likes tea")
+    cli.run("--user", "ada", "--agent", "chef", "fact", "add", "Likes basil")
+    assert '"ada"' in completed(cli, "--user a", monkeypatch)
+    assert '"ada"' in completed(cli, "why --user a", monkeypatch)
+    assert '"chef"' in completed(cli, "--user ada --agent c", monkeypatch)
+    assert "chef" not in completed(cli, "--user bob --agent c", monkeypatch)
+    assert '"fact_2_0":"Likes basil"' in completed(cli, "--user ada --agent chef why fact_", monkeypatch)
+    assert '"fact_2_0":"Likes tea"' in completed(cli, "fact edit --user ada fact_", monkeypatch)
+    assert "fact_2_0" not in completed(cli, "--user ada fact edit fact_3", monkeypatch)
+
+
+def test_the_shell_completes_nothing_where_there_is_no_home_and_makes_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere = Cli(tmp_path / "nowhere")
+    assert "fact" not in completed(nowhere, "why f", monkeypatch)
+    assert not nowhere.home.exists()
+
+
 def drawn(width: int) -> tuple[RichPage, io.StringIO]:
     out = io.StringIO()
     return RichPage(Console(file=out, width=width, force_terminal=True, color_system=None, markup=False)), out
@@ -359,11 +416,13 @@ def test_a_narrow_terminal_folds_the_last_column_and_drops_what_it_can_spare() -
     page, out = drawn(40)
     page.table(columns, rows)
     assert "somebody" not in out.getvalue()
+    assert "A wider terminal shows more: by." in out.getvalue()
     assert all(len(line) <= 40 for line in out.getvalue().split("\n"))
     assert out.getvalue().count("word") == 20
     page, out = drawn(80)
     page.table(columns, rows, indent=2)
     assert "somebody" in out.getvalue()
+    assert "wider" not in out.getvalue()
 
 
 def test_a_page_for_a_terminal_takes_markup_as_it_is() -> None:

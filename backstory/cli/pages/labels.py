@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from contextvars import ContextVar
+from datetime import datetime
 
 from backstory.ledger.core.commit import Cause
 from backstory.ledger.core.scope import Scope
@@ -14,13 +16,27 @@ _MOMENT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z\b|\+00:00)
 _UNITS = ((86_400, "days"), (3_600, "h"), (60, "min"))
 
 
+_local: ContextVar[bool] = ContextVar("backstory_cli_local_times", default=False)
+
+
+def show_local_times(*, local: bool) -> None:
+    """Choose whether times are shown in the zone of this machine, with its offset, or in UTC."""
+    _local.set(local)
+
+
 def moment(at: str) -> str:
-    """Spell an ISO time to the second, in UTC."""
-    return f"{at[:19].replace('T', ' ')}Z" if at else ""
+    """Spell an ISO time in UTC to the second, in the chosen zone; `--at` takes what it returns."""
+    if not at:
+        return ""
+    if _local.get():
+        here = datetime.fromisoformat(at).astimezone()
+        if here.utcoffset():
+            return here.isoformat(" ", "seconds")
+    return f"{at[:19].replace('T', ' ')}Z"
 
 
 def in_seconds(sentence: str) -> str:
-    """Spell the UTC times in a sentence to the second."""
+    """Spell the UTC times in a sentence to the second, as `moment` does."""
     return _MOMENT.sub(lambda found: moment(found[0]), sentence)
 
 

@@ -168,6 +168,9 @@ class RichPage:
             table.add_row(*(self._cell(one_line(row[index])) for index in shown))
         if table.row_count:
             self._console.print(Padding(table, (0, 0, 0, indent)))
+            hidden = [column.name for index, column in enumerate(columns) if index not in shown]
+            if hidden:
+                self.line((f"A wider terminal shows more: {', '.join(hidden)}.", "dim"), indent=indent)
 
     @staticmethod
     def _cell(text: str) -> Text:

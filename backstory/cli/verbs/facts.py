@@ -6,14 +6,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from backstory.cli import completion
 from backstory.cli.session import session_of
 
 if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
     from backstory.results import FactChange
 
-_Id = Annotated[str, typer.Argument(metavar="FACT_ID", help="The id of a fact, or a unique prefix of it.")]
-_WholeId = Annotated[str, typer.Argument(metavar="FACT_ID", help="The full id of a fact.")]
+_Id = Annotated[
+    str,
+    typer.Argument(
+        metavar="FACT_ID", autocompletion=completion.facts, help="The id of a fact, or a unique prefix of it."
+    ),
+]
+_WholeId = Annotated[
+    str, typer.Argument(metavar="FACT_ID", autocompletion=completion.facts, help="The full id of a fact.")
+]
 _From = Annotated[
     str | None, typer.Option("--from", metavar="TIME", help="Since when it is true: 2026, 2026-03, 2026-03-05.")
 ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from backstory.cli import completion
 from backstory.cli.session import Session, progress, session_of
 from backstory.ledger.core.kinds import LedgerCauseKind, words_of
 
@@ -180,7 +181,7 @@ def _follow(
 ) -> None:
     """Print new commits until interrupted; with `limit` or `since` first the matching old ones."""
     from backstory.cli.pages.history import log_row
-    from backstory.cli.pages.page import page, write_json
+    from backstory.cli.pages.page import write_json
     from backstory.ledger.core.commit import unseal
     from backstory.ledger.core.scope import LEDGER
     from backstory.projections.history.history import concerns, entry
@@ -189,7 +190,7 @@ def _follow(
         if session.as_json:
             write_json(one, indented=False)
         else:
-            page().line("  ".join(part for part in log_row(one) if part))
+            session.page().line("  ".join(part for part in log_row(one) if part))
         sys.stdout.flush()
 
     stream = memory.scope.stream(LEDGER)
@@ -215,7 +216,9 @@ def why(
     fact_id: Annotated[
         str,
         typer.Argument(
-            metavar="FACT_ID", help="The id of a fact, or a unique prefix of it, or a section such as user.workContext."
+            metavar="FACT_ID",
+            autocompletion=completion.facts,
+            help="The id of a fact, or a unique prefix of it, or a section such as user.workContext.",
         ),
     ],
 ) -> None:

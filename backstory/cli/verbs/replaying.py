@@ -147,7 +147,6 @@ def _make_test(session: Session, what: str, files: Sequence[str], renamed: Seque
     """Write a test of a fact or a commit, after its words were shown."""
     from backstory.cli.pages.answers import WrittenTest
     from backstory.cli.pages.labels import counted
-    from backstory.cli.pages.page import page
     from backstory.ledger.core.errors import UsageError
     from backstory.memory_tests.incident import incident_of
 
@@ -167,7 +166,7 @@ def _make_test(session: Session, what: str, files: Sequence[str], renamed: Seque
         incident = incident_of(memory, what, Path(files[0]) if files else None, names)
     incident.must_be_new()
     if not session.as_json:
-        shown = page()
+        shown = session.page()
         shown.line(("No erasure reaches these words once they are in a repository:", "bold yellow"))
         for words in incident.words:
             shown.quote(words)

@@ -103,7 +103,8 @@ def _start(memory: MemoryHandle, since: int | None, last_id: str | None) -> _Sta
 async def _events(
     memory: MemoryHandle, start: _Start, news: News, admitted: Callable[[], bool]
 ) -> AsyncIterator[bytes]:
-    yield (_RESET if start.reset else b"") + b"id: %d-%s\n\n" % (start.seq, (start.hash or _NONE).encode())
+    began = _RESET if start.reset else b'event: head\ndata: {"seq":%d}\n' % start.seq
+    yield began + b"id: %d-%s\n\n" % (start.seq, (start.hash or _NONE).encode())
     try:
         async with contextlib.aclosing(_followed(memory, start, news, admitted)) as parts:
             async for part in parts:

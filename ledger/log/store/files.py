@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import logging
 import os
 from collections.abc import Sequence
@@ -17,6 +18,9 @@ from backstory.ledger.core.errors import StoreError
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
+
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+"""What macOS needs: there `fsync` leaves the bytes in the drive's own cache, and `fdatasync` does not exist."""
 
 _CHUNK = 1 << 16
 _ATTEMPTS = 3
@@ -97,7 +101,7 @@ def put_in_place(path: Path, data: bytes, *, durable: bool = False) -> None:
     try:
         write_whole(descriptor, data)
         if durable:
-            os.fsync(descriptor)
+            sync(descriptor)
     finally:
         os.close(descriptor)
     fresh.replace(path)
@@ -167,11 +171,33 @@ def take_back(made: Sequence[Path]) -> None:
             folder.rmdir()
 
 
+def sync_data(descriptor: int) -> None:
+    """Make what was written to a file durable, with what it takes to read it again."""
+    if _FULL_SYNC is None:
+        os.fdatasync(descriptor)
+    else:
+        sync(descriptor)
+
+
+def sync(descriptor: int) -> None:
+    """Make a file durable, with all that is known of it."""
+    if _FULL_SYNC is None:
+        os.fsync(descriptor)
+        return
+    try:
+        fcntl.fcntl(descriptor, _FULL_SYNC)
+    except OSError as error:
+        # A share of another machine does not know it.
+        if error.errno not in (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY):
+            raise
+        os.fsync(descriptor)
+
+
 def sync_folder(folder: Path) -> None:
     """Make durable which files a folder holds; a file system that knows no such thing is taken at its word."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        sync(descriptor)
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise

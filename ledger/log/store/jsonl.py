@@ -1,7 +1,7 @@
 """JSONL engine: streams as files below a home folder. It is the default and needs no server.
 
 `<stream>.jsonl` holds the lines. flock is taken on `<stream>.lock`, because an erasure may replace the log itself. An
-append takes the lock, checks the head, and makes one write and one fdatasync; before a process's first append to a file
+append takes the lock, checks the head, and makes one write and one sync; before a process's first append to a file
 the folders above it are synced. A last line without a line break was cut short by a crash: the next holder of the lock
 moves it to `<stream>.torn-<n>` and reports it. Any other damage is left for a person to judge. An erasure writes a new
 file and puts it in the place of the old one. Files stay open between two appends, because opening one costs more than
@@ -36,6 +36,8 @@ from backstory.ledger.log.store.files import (
     count_lines,
     last_line,
     open_in_folder,
+    sync,
+    sync_data,
     sync_folder,
     translated,
     write_whole,
@@ -186,7 +188,7 @@ class JsonlStore:
     def _write(self, stream: str, descriptor: int, size: int, data: bytes, head: Head) -> None:
         try:
             write_whole(descriptor, data)
-            os.fdatasync(descriptor)
+            sync_data(descriptor)
         except BaseException:
             # These lines were never reported as written, so they must not be read either.
             self._forget(stream)
@@ -259,7 +261,7 @@ class JsonlStore:
         sidecar = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             write_whole(sidecar, tail)
-            os.fsync(sidecar)
+            sync(sidecar)
         except OSError:
             aside.unlink()
             raise
@@ -267,7 +269,7 @@ class JsonlStore:
             os.close(sidecar)
         sync_folder(aside.parent)
         os.ftruncate(descriptor, end)
-        os.fdatasync(descriptor)
+        sync_data(descriptor)
         _log.warning("%s: the last line was cut short by a crash; its %d bytes are now in %s", stream, len(tail), aside)
 
     def read(self, stream: str, after: int = 0, *, byte: int | None = None) -> Iterator[Record]:
@@ -377,7 +379,7 @@ class JsonlStore:
                 return EMPTY
             try:
                 # Its writer may have died, or been interrupted, before the sync.
-                os.fdatasync(descriptor)
+                sync_data(descriptor)
                 self._root(stream, os.fstat(descriptor).st_ino)
             finally:
                 os.close(descriptor)
@@ -535,7 +537,7 @@ class JsonlStore:
                             must_be_erasure(stream, seq, record.line, line)
                         file.write((record.line if line is None else line) + b"\n")
                     file.flush()
-                    os.fsync(file.fileno())
+                    sync(file.fileno())
                 fresh.rename(path)
             except BaseException:
                 fresh.unlink(missing_ok=True)
@@ -637,7 +639,7 @@ def _make_key(path: Path, key: bytes) -> None:
     descriptor, _ = open_in_folder(fresh, os.O_WRONLY | os.O_TRUNC)
     try:
         write_whole(descriptor, key)
-        os.fsync(descriptor)
+        sync(descriptor)
         with suppress(FileExistsError):
             os.link(fresh, path)
     finally:

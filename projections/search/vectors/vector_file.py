@@ -23,7 +23,7 @@ import msgspec
 
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.ledger.log.clock import SystemClock
-from backstory.ledger.log.store.files import sync_folder, translated, write_whole
+from backstory.ledger.log.store.files import sync, sync_folder, translated, write_whole
 from backstory.ledger.log.store.locks import FileLocks, Lease, lease
 from backstory.projections.sqlite_file import DamagedError, UnusableError, classified, connect, remove, replacing
 
@@ -290,7 +290,7 @@ class VectorFile:
         try:
             # All of it in one write, of the same length as before: no reader sees half of it.
             write_whole(descriptor, epoch.encode())
-            os.fsync(descriptor)
+            sync(descriptor)
         finally:
             os.close(descriptor)
         return epoch

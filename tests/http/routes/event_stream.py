@@ -67,7 +67,7 @@ class Stream:
             pass
 
     async def next(self) -> Event | None:
-        """Wait for the next event; None at the end of the stream."""
+        """Wait for the next event but `head`, which only tells the id to begin after; None at the end of the stream."""
         while True:
             while b"\n\n" not in self.body:
                 if not await self._more():
@@ -82,7 +82,9 @@ class Stream:
                 else:
                     self.comments.append(value.strip())
             self.last_id = fields.get("id", self.last_id)
-            if "data" in fields:
+            if fields and "data" not in fields:
+                raise AssertionError(f"an id alone is no event to many clients: {block!r}")
+            if "data" in fields and fields.get("event") != "head":
                 return Event(fields.get("event", "message"), self.last_id or "", fields["data"])
 
     async def rest(self) -> list[Event]:

@@ -69,6 +69,35 @@ def test_each_commit_is_sent_as_the_log_shows_it(server: Server) -> None:
     run(server, work)
 
 
+def test_it_begins_with_the_number_and_the_id_of_the_head(server: Server) -> None:
+    add(server.home, "tea")
+
+    async def begin() -> bytes:
+        async with connected(server.app, **ADA) as stream:
+            return stream.body
+
+    head = server.home.memory("ada").head()
+    told = f'event: head\ndata: {{"seq":{head.seq}}}\nid: {head.seq}-{head.hash}\n\n'
+    assert run(server, begin) == told.encode()
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/facts", "/v1/status", "/healthz", "/v1/facts/fact_9_9", "/v1/nothing", "/v1/events"]
+)
+def test_head_answers_as_get_without_a_body_and_a_stream_ends(server: Server, path: str) -> None:
+    add(server.home, "tea")
+    with server.client() as client:
+        headers = client.head(path, params=ADA)
+        assert headers.content == b""
+        if path == "/v1/events":
+            assert (headers.status_code, headers.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+            return
+        whole = client.get(path, params=ADA)
+        assert headers.status_code == whole.status_code
+        assert {**headers.headers} == {**whole.headers}
+        assert client.head("/v1/record").status_code == 405
+
+
 def test_it_begins_after_the_last_commit_or_after_the_one_that_is_named(server: Server) -> None:
     add(server.home, "tea", "milk", "rum")
 
