@@ -9,6 +9,7 @@ from backstory import checks
 from backstory.aio import in_thread
 from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.policy import PolicyValue
 from backstory.ledger.core.scope import Scope
 from backstory.operations.services import Operations, Progress, must_know, read_policy
@@ -151,7 +152,8 @@ class Explaining(Operations):
         """
         reading = self._services.reading()
         with self._services.naming_the_owner(fact_id):
-            return why(self._services.logs(reading), self._services.fact_id(reading, fact_id))
+            named = self._services.fact_id(reading, fact_id)
+            return why(self._services.logs(reading), named, spell_moment(reading.clock.now()))
 
     def why_said(self, turn: str, thread: str | None = None) -> WhySaid:
         """Explain what the agent had been given to read when it said something.
@@ -325,7 +327,8 @@ class Explaining(Operations):
         if thread is not None:
             must_know(writer, checks.text("thread", thread))
         wanted = None if named is None else services.fact_id(writer, named)
-        return graph_of(services.logs(writer), writer.scope, Choice(thread, wanted, moment, most))
+        choice = Choice(thread, wanted, moment, most)
+        return graph_of(services.logs(writer), writer.scope, choice, spell_moment(writer.clock.now()))
 
     def message_flow(self, *, thread: str | None = None, since: When | None = None, limit: int = 200) -> MessageFlow:
         """Return who sent what to whom, over the turns that stand.

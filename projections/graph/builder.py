@@ -49,9 +49,9 @@ class _Log(Log, Protocol):
         """Return the memory at the ledger's head."""
 
 
-def graph_of(log: _Log, scope: Scope, choice: Choice) -> Graph:
-    """Build the graph of a choice of commits, as of the ledger's head."""
-    memory = log.memory()
+def graph_of(log: _Log, scope: Scope, choice: Choice, at: str) -> Graph:
+    """Build the graph of a choice of commits, as of the ledger's head and a moment, by which facts may have lapsed."""
+    memory = log.memory().standing_at(at)
     chosen = choose(log, choice, memory.seq)
     building = _Building(memory, chosen)
     for commit in chosen.commits:

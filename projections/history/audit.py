@@ -40,7 +40,9 @@ from backstory.ledger.core.events import (
     Unread,
     UpdateEvent,
 )
-from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.memory import Memory, lapses
+from backstory.ledger.core.moments import ends
+from backstory.ledger.rules.review import has_lapsed
 from backstory.ledger.threads import ranges
 from backstory.ledger.threads.ranges import Ranges
 from backstory.projections.history.history import concerns, revision_in_words
@@ -153,8 +155,9 @@ class Why(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         evidence: the turns it was learned from.
         cited: whether the model cited the evidence; otherwise it is all turns of the update.
         history: its events, in order.
-        removed: its removal, or None where it is in memory.
+        removed: its removal, or None where it is in memory, or has only lapsed.
         periods: all facts that say the same in any spelling and are in memory or ended, each with its time.
+        lapsed: the moment at which its time was over, where the commit that takes it out is still to come.
     """
 
     id: str
@@ -166,6 +169,7 @@ class Why(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     history: tuple[HistoryItem, ...]
     removed: Removed | None
     periods: tuple[Period, ...] = ()
+    lapsed: str | None = None
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -256,8 +260,8 @@ def _story(logs: Logs, fact_id: str, until: int) -> _Story:
     return story
 
 
-def why(logs: Logs, fact_id: str) -> Why:
-    """Explain a fact, a removed or erased one included.
+def why(logs: Logs, fact_id: str, at: str) -> Why:
+    """Explain a fact, a removed or erased one included, as it is at a moment: by then the time of a fact may be over.
 
     The evidence of a merged fact is that of the facts it was merged from.
 
@@ -270,32 +274,36 @@ def why(logs: Logs, fact_id: str) -> Why:
     if born is None:
         raise NotFoundError(f"no fact ever had the id {fact_id}")
     evidence, cited = _evidence_of(logs, story, memory.seq, {fact_id})
+    fact = memory.facts.get(fact_id)
+    over = lapses(fact) if fact is not None and has_lapsed(fact, at) else None
     return Why(
         fact_id,
-        memory.facts.get(fact_id, story.last),
-        fact_id in memory.facts,
+        fact or story.last,
+        fact is not None and over is None,
         Birth(born.seq, born.at, born.cause),
         evidence,
         cited,
         tuple(story.history),
-        None if fact_id in memory.facts else story.removed,
-        tuple(_periods(logs, memory, memory.facts.get(fact_id, story.last))),
+        None if fact is not None else story.removed,
+        tuple(_periods(logs, memory, fact or story.last, at)),
+        over,
     )
 
 
-def _periods(logs: Logs, memory: Memory, fact: Fact | None) -> Iterator[Period]:
+def _periods(logs: Logs, memory: Memory, fact: Fact | None, at: str) -> Iterator[Period]:
     """Yield when what a fact says was true, by all facts that say it; nothing where it was erased."""
     if fact is None:
         return
     key = mark_key(fact.content)
     for same in logs.saying(fact.content):
-        live = memory.facts.get(same)
-        story = None if live is not None else _story(logs, same, memory.seq)
-        last = live if story is None else story.last
+        held = memory.facts.get(same)
+        story = None if held is not None else _story(logs, same, memory.seq)
+        last = held if story is None else story.last
         if last is None or mark_key(last.content) != key:
             continue
         if story is None:
-            yield Period(same, last.valid_from, last.valid_until, live=True)
+            if last.expires_at is None or ends(last.expires_at) > at:
+                yield Period(same, last.valid_from, last.valid_until, live=not has_lapsed(last, at))
         elif story.removed is not None and story.removed.reason == "ended":
             yield Period(same, last.valid_from, story.removed.valid_until or story.removed.at, live=False)
 

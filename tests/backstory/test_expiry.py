@@ -16,8 +16,9 @@ from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import NotFoundError, RefusedError, UsageError
 from backstory.ledger.core.events import FactRemoved
 from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.projections.graph import FactNode
 
-TODAY = "2026-03-01"
+TODAY, TOMORROW = "2026-03-01", "2026-03-02"
 CODE = "The code word is heron"
 DAY = timedelta(days=1).total_seconds()
 
@@ -72,6 +73,33 @@ def test_no_read_shows_a_fact_once_it_is_over(memory: MemoryHandle, home: Backst
         memory.edit_fact("fact_2_0", "The code word is gull")
     with open_home(home.home, clock=clock) as another:
         assert contents(another.memory("ada")) == ["Has a dog"]
+
+
+def test_why_and_the_graph_do_not_call_it_live(memory: MemoryHandle, clock: FakeClock) -> None:
+    memory.add_fact("Has a visa", valid_from="2025", valid_until=TODAY)
+    names = ["fact_2_0", "fact_3_0", "fact_4_0"]
+
+    def live() -> list[list[bool]]:
+        drawn = {node.fact: node.live for node in memory.graph().nodes if isinstance(node, FactNode)}
+        return [[memory.why(name).live for name in names], [drawn[name] for name in names]]
+
+    assert live() == [[True] * 3] * 2
+    assert memory.why("fact_2_0").lapsed is None
+    clock.advance(DAY / 2)
+    assert live() == [[False, True, False]] * 2
+    code, visa = memory.why("fact_2_0"), memory.why("fact_4_0")
+    assert (code.fact is not None, code.lapsed, code.removed, code.periods) == (
+        True,
+        f"{TOMORROW}T00:00:00.000000Z",
+        None,
+        (),
+    )
+    assert [(one.valid_until, one.live) for one in visa.periods] == [(TODAY, False)]
+    memory.add_fact("Has a cat")
+    assert live() == [[False, True, False]] * 2
+    code = memory.why("fact_2_0")
+    assert (code.lapsed, code.removed and code.removed.reason) == (None, "expired")
+    assert [(one.valid_until, one.live) for one in memory.why("fact_4_0").periods] == [(TODAY, False)]
 
 
 def test_memory_at_an_earlier_time_shows_it_and_at_a_later_one_does_not(memory: MemoryHandle, clock: FakeClock) -> None:

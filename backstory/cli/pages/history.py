@@ -126,6 +126,8 @@ def why_page(page: Page, why: Why) -> None:
     elif gone is not None:
         by = f", by {gone.actor}" if gone.actor else ""
         page.line((f"Removed with commit {gone.seq}", "bold red"), f"{by}; `backstory revert {gone.seq}` undoes that.")
+    elif why.lapsed is not None:
+        page.line((f"Its time was over at {moment(why.lapsed)}", "bold"), "; no read shows it.")
     else:
         page.line(("It is in memory now.", "bold green"))
 

@@ -237,7 +237,7 @@ def test_what_a_fact_said_is_not_told_after_its_erasure_whatever_of_it_still_sta
         Commit(1, "", Cause(kind="manual"), (FactAdded(born),), "", ""),
         Commit(2, "", Cause(kind="redaction"), (Redacted("ledger", 1, 0, "fact", fact="f"),), "", ""),
     )
-    (erased,) = [node for node in graph_of(log, Scope(), Choice()).nodes if isinstance(node, FactNode)]
+    (erased,) = [node for node in graph_of(log, Scope(), Choice(), "").nodes if isinstance(node, FactNode)]
     assert (erased.content, erased.erased, erased.born) == (None, True, 1)
 
 
@@ -248,7 +248,7 @@ def test_what_is_committed_while_a_graph_is_made_is_for_the_next_one() -> None:
     ]
     log = Told(*(Commit(f.seq, "", Cause(kind="manual"), (FactAdded(f),), "", "") for f in facts))
     log.memory = lambda: fold(log.commits[:1])  # type: ignore[method-assign]
-    graph = graph_of(log, Scope(), Choice())
+    graph = graph_of(log, Scope(), Choice(), "")
     assert (graph.seq, updates(graph), graph.left_out) == (1, [1], LeftOut())
 
 

@@ -396,6 +396,6 @@ def test_why_tells_nothing_of_what_came_after_memory_was_read(memory, monkeypatc
         return found
 
     monkeypatch.setattr(type(logs), "memory", lambda _: read_before_a_removal())
-    found = why(logs, fact)
+    found = why(logs, fact, "")
     assert (found.live, found.removed) == (True, None)
     assert [item.type for item in found.history] == ["FactAdded"]

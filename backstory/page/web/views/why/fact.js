@@ -82,7 +82,7 @@ function Lead({ scope, why }) {
   const link = (seq) => html`<a href=${href("why", { ...scope, commit: seq })}>${t("updateN", { seq })}</a>`;
   if (!why.live) {
     return html`<div class="lead">
-      <p>${t(births.length > 1 ? "leadOnOff" : "leadGone", { since, until: removed ? date(removed.at) : "?" })}</p>
+      <p>${t(births.length > 1 ? "leadOnOff" : "leadGone", { since, until: date(removed?.at ?? why.lapsed) })}</p>
       ${removed && html`<p><${Rule} rule=${removed.reason} detail=${removed.detail ?? ""} /> ${removed.valid_until} ${removed.note && html`${t("modelsReason")} <q><bdi>${removed.note}</bdi></q>`} ${link(removed.seq)}</p>`}
       ${why.periods.length > 1 &&
       html`<ul class="periods">
