@@ -92,8 +92,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark a test by what it uses."""
-    marks.mark(item)
+    """Mark a test by what it uses, where tests are chosen by their marks: to read all of them takes a second."""
+    if item.config.getoption("markexpr"):
+        marks.mark(item)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -104,7 +105,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         items.sort(key=_late)
     # What was collected stays: it need not be gone through again whenever a test collects garbage.
-    gc.collect()
     gc.freeze()
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Annotated
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command
 
 from backstory.cli import completion
 from backstory.cli.global_options import Verb, VerbGroup
@@ -29,8 +31,34 @@ from backstory.cli.verbs import (
     serving,
 )
 
+
+class _Verbs(Mapping[str, Any]):
+    """The verbs by name. The signature of a verb is read when it is asked for: all of them take 30 ms."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = _GROUPS[name]() if name in _GROUPS else _verb(name)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*_PANELS, *_GROUPS))
+
+    def __len__(self) -> int:
+        return len(_PANELS) + len(_GROUPS)
+
+
+class _All(Root):
+    """The group of all verbs."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs | {"commands": _Verbs()})
+
+
 app = typer.Typer(
-    cls=Root,
+    cls=_All,
     name="backstory",
     help="Long-term memory for LLM agents, kept as a ledger that can be replayed, queried and undone.",
     pretty_exceptions_enable=False,
@@ -126,17 +154,36 @@ _TOKEN_VERBS: Mapping[str, Callable[..., None]] = {
     "revoke": serving.revoke,
 }
 
-for _panel, _verbs in _VERBS.items():
-    for _name, _verb in _verbs.items():
-        app.command(_name, cls=Verb, rich_help_panel=_panel)(_verb)
-_fact = typer.Typer(cls=VerbGroup, help="Add, change and remove facts by hand. No model changes them afterwards.")
-for _name, _verb in _FACT_VERBS.items():
-    _fact.command(_name, cls=Verb)(_verb)
-app.add_typer(_fact, name="fact", rich_help_panel="Change")
-_token = typer.Typer(cls=VerbGroup, help="Make, list and revoke the tokens that the server accepts.")
-for _name, _verb in _TOKEN_VERBS.items():
-    _token.command(_name, cls=Verb)(_verb)
-app.add_typer(_token, name="token", rich_help_panel="Serve")
+_PANELS: Mapping[str, str] = {name: panel for panel, verbs in _VERBS.items() for name in verbs}
+
+
+def _verb(name: str) -> Any:
+    alone = typer.Typer(add_completion=False)
+    alone.command(name, cls=Verb, rich_help_panel=_PANELS[name])(_VERBS[_PANELS[name]][name])
+    return get_command(alone)
+
+
+def _group(name: str, panel: str, help_text: str, verbs: Mapping[str, Callable[..., None]]) -> Any:
+    group = typer.Typer(name=name, cls=VerbGroup, help=help_text, add_completion=False)
+    for verb, run in verbs.items():
+        group.command(verb, cls=Verb)(run)
+    made: Any = get_command(group)
+    made.rich_help_panel = panel
+    return made
+
+
+_GROUPS: Mapping[str, Callable[[], Any]] = {
+    "fact": partial(
+        _group,
+        "fact",
+        "Change",
+        "Add, change and remove facts by hand. No model changes them afterwards.",
+        _FACT_VERBS,
+    ),
+    "token": partial(
+        _group, "token", "Serve", "Make, list and revoke the tokens that the server accepts.", _TOKEN_VERBS
+    ),
+}
 
 
 def _version(wanted: bool) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from doubles.misbehaving import MisbehavingServer, Request, Response, completion
+from sizes import LONG
 
 from backstory import Backstory, MemoryHandle
 from backstory.ledger.core.events import FactAdded, FactRemoved
@@ -107,7 +108,7 @@ def answers(memory: MemoryHandle) -> dict[str, str]:
 @pytest.mark.slow
 @EACH
 def test_an_example_learns_uses_what_it_knows_is_misled_and_is_put_right(example, tmp_path):
-    told = run_alone(example, "--home", tmp_path / "home")
+    told = (run_alone if LONG or example == AGENT else run)(example, "--home", tmp_path / "home")
     assert (told.returncode, told.stderr) == (0, "")
     with Backstory.open(tmp_path / "home", background=False) as bs:
         assert [scope.user for scope in bs.scopes()] == ["ada"]

@@ -179,3 +179,11 @@ def test_n_is_the_limit(story: Cli) -> None:
     assert story.json("log", "-n", "1") == story.json("log", "--limit", "1")
     assert len(story.json("search", "User", "-n", "1")) == 1
     assert story.json("graph", "-n", "1") == story.json("graph", "--limit", "1") != story.json("graph")
+
+
+def test_the_signature_of_a_verb_is_read_when_it_is_asked_for() -> None:
+    root = get_command(app)
+    assert {"record", "fact", "token", "help"} < set(root.commands)
+    assert root.commands._made == {}
+    assert root.get_command(None, "fact") is root.get_command(None, "fact")
+    assert list(root.commands._made) == ["fact"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from doubles.marks import _names_reached
+from doubles.marks import _names_reached, mark
 
 
 class Starter:
@@ -42,5 +42,6 @@ def test_a_process_is_found_behind_a_fixture_and_a_method_that_is_called() -> No
 
 def test_this_test_is_marked(request: pytest.FixtureRequest) -> None:
     Starter().start()
+    mark(request.node)
     assert request.node.get_closest_marker("process")
     assert not request.node.get_closest_marker("engine")

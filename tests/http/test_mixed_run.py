@@ -13,7 +13,7 @@ from benchmarks.serving import served
 @pytest.mark.slow
 def test_many_clients_lose_and_double_nothing(tmp_path: Path) -> None:
     with served(tmp_path) as port:
-        found = mixing(tmp_path, port, clients=16, seconds=4.0)
+        found = mixing(tmp_path, port, clients=16, seconds=1.5)
     assert (found.notes, found.errors, found.lost, found.doubled) == ((), 0, 0, 0)
-    assert found.requests > 100
+    assert found.requests > 50
     assert found.repeated > 0

@@ -416,7 +416,9 @@ def test_the_other_sentences_stay_with_one_space_between(sentences):
         ),
     ],
 )
-@pytest.mark.parametrize("end", ["", "x", "</memory>"])
+@pytest.mark.parametrize(
+    "end", ["x", pytest.param("", marks=pytest.mark.torture), pytest.param("</memory>", marks=pytest.mark.torture)]
+)
 def test_hostile_texts_are_read_in_one_go(unit, end):
     for read in (strip_upload_blocks, strip_memory_blocks, is_upload_event, scrub_uploads):
         assert_no_square(lambda text, read=read: read(text + end), unit, LONG // 4)

@@ -91,7 +91,7 @@ def take(memory: MemoryHandle, clock: FakeClock, model: Model, step: tuple[objec
         model.known = before
 
 
-@settings(max_examples=examples(12), deadline=None)
+@settings(max_examples=examples(), deadline=None)
 @given(st.lists(steps, min_size=1, max_size=9))
 def test_a_replay_is_what_was_live_and_both_are_the_model(history: list[tuple[object, ...]]) -> None:
     clock = FakeClock()

@@ -795,13 +795,15 @@ def rewrite_tip(path, **changes):
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda path: path.write_bytes(b""),
-        lambda path: path.write_bytes(b"no database" * 1000),
+        pytest.param(lambda path: path.write_bytes(b""), marks=pytest.mark.torture),
+        pytest.param(lambda path: path.write_bytes(b"no database" * 1000), marks=pytest.mark.torture),
         lambda path: path.write_bytes(path.read_bytes()[:5000]),
         lambda path: path.unlink(),
         lambda path: rewrite_tip(path, version=VERSION + 1),
         lambda path: rewrite_tip(path, scope=Scope("bob")),
-        lambda path: sqlite3.connect(path).executescript("DROP TABLE leaf").close(),
+        pytest.param(
+            lambda path: sqlite3.connect(path).executescript("DROP TABLE leaf").close(), marks=pytest.mark.torture
+        ),
         lambda path: sqlite3.connect(path).executescript("DELETE FROM leaf WHERE space = 6").close(),
         lambda path: sqlite3.connect(path).executescript("UPDATE leaf SET lo = x'61' WHERE space = 0").close(),
     ],
