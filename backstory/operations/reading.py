@@ -8,6 +8,8 @@ from datetime import timedelta
 from itertools import islice
 from typing import Literal, get_args
 
+import msgspec
+
 from backstory import checks
 from backstory.aio import in_thread
 from backstory.ledger.core.errors import NotFoundError, UnavailableError, UsageError
@@ -184,6 +186,7 @@ class Reading(Operations):
         contains: str | None = None,
         offset: int = 0,
         limit: int = 100,
+        valid_at: When | None = None,
     ) -> MemoryMoment:
         """Return memory after a commit, as a window of its facts, and what that commit changed.
 
@@ -196,6 +199,7 @@ class Reading(Operations):
             contains: Only facts with this text in them, in any case, width and Unicode form.
             offset: How many of the matching facts to skip.
             limit: How many to return at most.
+            valid_at: Only facts that were true at this time, and with them those that have ended since, as in `facts`.
 
         Returns:
             The sections and facts at that moment, with the numbers of all facts and of those that match.
@@ -217,6 +221,7 @@ class Reading(Operations):
             checks.whole("limit", limit, 0),
         )
         services = self._services
+        span = None if valid_at is None else services.times().valid_span("valid_at", valid_at)
         if at is None:
             services.memory()  # Delivers what is not received yet.
         reading = services.reading()
@@ -229,9 +234,15 @@ class Reading(Operations):
             if isinstance(wanted, int)
             else wanted
         )
+
+        def standing(memory: Memory) -> Memory:
+            if span is None:
+                return memory.standing_at(when)
+            true = services.true_in(reading, wanted, *span)
+            return msgspec.structs.replace(memory, facts={fact.id: fact for fact in true})
+
         if services.users is None:
-            shown = found.after.standing_at(when)
-            return memory_moment(shown, found.commit, diff(found.before, found.after), query)
+            return memory_moment(standing(found.after), found.commit, diff(found.before, found.after), query)
         users = services.logs(services.users)
         before = found.before.with_sections_of(users.memory_at(found.before.at))
         after = found.after.with_sections_of(users.memory_at(found.after.at))
@@ -239,7 +250,7 @@ class Reading(Operations):
         shown = after
         if not isinstance(wanted, int):
             shown = found.after.with_sections_of(users.memory() if wanted is None else users.memory_at(wanted))
-        return memory_moment(shown.standing_at(when), found.commit, diff(before, after), query)
+        return memory_moment(standing(shown), found.commit, diff(before, after), query)
 
     def fact(self, fact_id: str) -> Fact:
         """Return a live fact.

@@ -84,6 +84,19 @@ def test_an_earlier_moment_says_so_and_leads_back(reading: Window) -> None:
     expect(page.get_by_text("You are looking at the past")).to_have_count(0)
 
 
+def test_a_day_shows_what_was_true_then(window: Window, story: ThreadServer) -> None:
+    added = {"content": "Ada lived in Rome", "valid_from": "2019", "valid_until": "2020"}
+    story.post("/v1/facts?user=ada", added).raise_for_status()
+    page = window.go("#/memory?user=ada&contains=lived")
+    expect(page.get_by_text("No fact matches.")).to_be_visible()
+    page.get_by_label("True on the day").fill("2019-07-01")
+    expect(page.locator(FACTS)).to_have_text(["Ada lived in Rome"])
+    assert "valid_at=2019-07-01" in page.url
+    expect(page.locator(".fact .period").first).to_have_text("true since 2019")
+    page.get_by_label("True on the day").fill("2021-07-01")
+    expect(page.get_by_text("No fact matches.")).to_be_visible()
+
+
 def test_a_change_appears_by_itself_and_says_what_it_changed(page: Page, story: ThreadServer) -> None:
     said = page.locator(".live-banner")
     assert said.get_attribute("role") == "status"

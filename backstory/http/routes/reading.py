@@ -87,6 +87,7 @@ async def get_memory(
     ] = None,
     offset: Annotated[int, Query(ge=0, le=MOST_OFFSET, description="How many matching facts to skip.")] = 0,
     limit: Annotated[int, Query(ge=0, le=1000, description="How many facts at most.")] = 100,
+    valid_at: ValidAt = None,
 ) -> Response:
     """Return memory after a commit: its sections, a window of its facts, and what that commit changed."""
     return await reading.answer(
@@ -98,6 +99,7 @@ async def get_memory(
             contains=contains,
             offset=offset,
             limit=limit,
+            valid_at=valid_at,
         )
     )
 

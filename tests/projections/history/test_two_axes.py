@@ -151,6 +151,15 @@ def test_what_was_true_then_as_is_known_now_and_as_was_believed(memory: MemoryHa
         memory.facts(valid_at="soon")
 
 
+def test_a_moment_shows_what_was_true_at_a_time(memory: MemoryHandle) -> None:
+    shown = memory.moment(valid_at="2012", sort="content")
+    assert [fact.content for fact in shown.facts.items] == ["Likes tea", "Lives in Paris"]
+    assert (shown.count, shown.seq) == (2, memory.head().seq)
+    assert [fact.content for fact in memory.moment(2, valid_at="2026-02-10").facts.items] == ["Lives in Oslo"]
+    with pytest.raises(UsageError, match="valid_at must be a time"):
+        memory.moment(valid_at="soon")
+
+
 def test_what_was_brought_back_or_was_wrong_has_not_ended(memory: MemoryHandle) -> None:
     memory.revert(4, force=True)
     back, _ = memory.facts(valid_at="2025")

@@ -23,11 +23,11 @@ const LONG = 320;
 export function View({ scope, params, live, caller }) {
   const t = useWords(words);
   const [dialog, setDialog] = useState(null);
-  const { at, category, q } = params;
+  const { at, category, q, valid_at: validAt } = params;
   const sort = SORTS.includes(params.sort) ? params.sort : SORTS[0];
   const filter = useMemo(
-    () => ({ sort: sort.replace(/-(down|up)$/, ""), descending: sort.endsWith("-down") || undefined, category, contains: params.contains }),
-    [sort, category, params.contains],
+    () => ({ sort: sort.replace(/-(down|up)$/, ""), descending: sort.endsWith("-down") || undefined, category, contains: params.contains, valid_at: validAt }),
+    [sort, category, params.contains, validAt],
   );
   const { moment, fact, onRange, error, reload } = useMoment(scope, at, filter, at === undefined ? live.count : 0);
   const marks = useMarks(live, at);
@@ -62,7 +62,7 @@ export function View({ scope, params, live, caller }) {
       <${Sections} sections=${moment.sections} scope=${scope} />
       <section aria-labelledby="facts-title">
         <h2 id="facts-title">${t("facts")}</h2>
-        ${moment.count > 0 || q ? html`<${Finding} scope=${scope} params=${params} sort=${sort} moment=${moment} change=${change} />` : null}
+        ${moment.count > 0 || q || validAt ? html`<${Finding} scope=${scope} params=${params} sort=${sort} moment=${moment} change=${change} />` : null}
         ${q
           ? html`<${SearchHits} scope=${scope} query=${q} category=${category} round=${live.count} newest=${moment.seq} past=${at !== undefined} />`
           : html`<${FactList} moment=${moment} fact=${fact} onRange=${onRange} filter=${filter} scope=${scope} marks=${marks} dated=${at !== undefined} />`}
@@ -138,7 +138,7 @@ function Typed({ value, label, type = "search", onValue, onFocus }) {
 function Finding({ scope, params, sort, moment, change }) {
   const t = useWords(words);
   const c = useWords(common);
-  const { q, category, contains } = params;
+  const { q, category, contains, valid_at: validAt } = params;
   const warm = useRef(false);
   // The server reads what it searches when it is first asked: better while the query is typed than after it.
   const warmUp = () => {
@@ -158,6 +158,9 @@ function Finding({ scope, params, sort, moment, change }) {
         ${category && !Object.hasOwn(moment.categories, category) && html`<option value=${category} selected>${Object.hasOwn(common.en, category) ? c(category) : category} (0)</option>`}
       </select>
     </label>
+    ${!q && html`<label class="field">${t("trueAt")}
+      <input type="date" value=${validAt ?? ""} title=${t("trueAtHint")} onChange=${(event) => change({ valid_at: event.target.value || undefined })} />
+    </label>`}
     ${!q && html`<label class="field">${t("sort")}
       <select value=${sort} onChange=${(event) => change({ sort: event.target.value })}>
         ${SORTS.map((name) => html`<option value=${name} selected=${name === sort}>${t(name)}</option>`)}
@@ -180,7 +183,7 @@ function FactList({ moment, fact, onRange, filter, scope, marks, dated }) {
     },
     [fact, marks, dated],
   );
-  if (!moment.count) return html`<${Empty}>${t("empty")}<//>`;
+  if (!moment.count && !filter.valid_at) return html`<${Empty}>${t("empty")}<//>`;
   if (!moment.facts.total) return html`<${Empty}>${t("noMatch")}<//>`;
   return html`<${VirtualList}
     className="fact-list"
