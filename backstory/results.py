@@ -99,17 +99,39 @@ def _came_back(fact: ReturnedFact) -> str:
     return f"{fact.id} is back: {fact.content} (removed in commit {removed.seq}{by}: {why})"
 
 
+class ReadFile(msgspec.Struct, frozen=True):
+    """What a file held that was imported, and what became of it.
+
+    `facts` and `turns` (of `threads`) are what it holds for this memory; of these, `new` ones came in and `known` ones
+    were here already. `refused` and `left_out` are counts by reason. `unread_keys` are keys of facts that no reader
+    reads, and `first` the first texts.
+    """
+
+    format: str
+    title: str
+    threads: int = 0
+    turns: int = 0
+    facts: int = 0
+    new: int = 0
+    known: int = 0
+    refused: dict[str, int] = {}
+    left_out: dict[str, int] = {}
+    unread_keys: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
+
+
 class ImportedDocument(Document, frozen=True):
     """The document after an import, and what of the import is not in it as it was stated.
 
     `commit` records the import. `renamed` are the facts whose ids were not kept, and `refused` the items that are not
-    in memory because of it. `returned` are the facts that were removed here before.
+    in memory because of it. `returned` are the facts that were removed here before. `read` is there for a file.
     """
 
     commit: int = 0
     renamed: tuple[RenamedFact, ...] = ()
     refused: tuple[RefusedItem, ...] = ()
     returned: tuple[ReturnedFact, ...] = ()
+    read: ReadFile | None = None
 
     @classmethod
     def of(

@@ -5,15 +5,17 @@ Input that cannot be read is wrong use. The error names the file and the line.
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from backstory.ledger.core.errors import ConfigError, InputError
 from backstory.ledger.core.policy import PolicyKey, PolicyValue, policy_key, read_categories
 from backstory.ledger.extraction.recorded import RecordedReply, read_replies
 from backstory.ledger.messages.conversation_file import Conversation, conversation_in
-from backstory.ledger.text.json_text import parse_json
 
 _BOM = b"\xef\xbb\xbf"
 _SWITCH = {
@@ -35,16 +37,24 @@ def _read(file: str) -> bytes:
     return data.removeprefix(_BOM)
 
 
-def read_json(file: str) -> object:
-    """Read a file with one JSON value; `-` is standard input.
+@contextmanager
+def file_given(file: str) -> Iterator[str]:
+    """Provide the path of a file; standard input, for `-`, is kept in a file of its own meanwhile.
 
     Raises:
-        InputError: The file cannot be read, or is not JSON.
+        InputError: What is read cannot be imported, or standard input cannot be kept.
     """
-    try:
-        return parse_json(_read(file))
-    except InputError as error:
-        raise InputError(_named(file, error)) from error
+    if file != "-":
+        yield file
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "standard input"
+        with path.open("wb") as kept:
+            shutil.copyfileobj(sys.stdin.buffer, kept)
+        try:
+            yield str(path)
+        except InputError as error:
+            raise InputError(str(error).replace(str(path), path.name)) from error
 
 
 def read_text(file: str) -> str:

@@ -16,7 +16,7 @@ from backstory.ledger.core.policy import same_category
 from backstory.ledger.core.summaries import thread_summaries
 from backstory.memory import MemoryHandle
 from backstory.open_files import translate_verbs
-from backstory.operations.changing import import_document
+from backstory.operations.importing.document import import_document
 from backstory.operations.services import live_fact
 from backstory.projections.context import Context, last_words
 from backstory.projections.context.fact_lines import CLOSING, OPENING

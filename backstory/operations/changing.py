@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import assert_never
 
 import msgspec
@@ -17,12 +18,9 @@ from backstory.ledger.core.commands import (
     Clear,
     Command,
     EditFact,
-    ImportDocument,
     RemoveFact,
-    SaveDocument,
 )
 from backstory.ledger.core.commit import Cause, Commit, Head
-from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.errors import (
     CapError,
     DuplicateFactError,
@@ -32,7 +30,6 @@ from backstory.ledger.core.errors import (
     UsageError,
 )
 from backstory.ledger.core.events import (
-    Candidate,
     CandidateRejected,
     Edit,
     ErasureEvent,
@@ -42,7 +39,6 @@ from backstory.ledger.core.events import (
     FactRemoved,
     FactRevised,
     NewFact,
-    NewSummary,
     SectionEvent,
     SettingEvent,
     TurnEvent,
@@ -51,11 +47,10 @@ from backstory.ledger.core.events import (
 from backstory.ledger.core.moments import stated_time
 from backstory.ledger.core.policy import PolicyValue, check_policy, read_category
 from backstory.ledger.core.sanitize import MAX_FACT, MAX_NAME, safe_text
-from backstory.ledger.log.writer import Writer
+from backstory.operations.importing.document import import_document
 from backstory.operations.services import Operations, ScopeServices, live_fact, read_policy
 from backstory.projections.document.document import Document, document_of
-from backstory.projections.history.audit import Removed, last_state
-from backstory.results import FactChange, ImportedDocument, PolicyResult, RefusedItem, RenamedFact, ReturnedFact
+from backstory.results import FactChange, ImportedDocument, PolicyResult
 
 WITH_USER = "all_agents"
 """The action of an agent's clear that was a part of its user's."""
@@ -108,86 +103,6 @@ def _must_be_live(services: ScopeServices, fact_id: str) -> None:
     except NotFoundError:
         services.must_stand()
         raise
-
-
-def import_document(
-    services: ScopeServices, document: object, *, replace: bool, insist: bool = False
-) -> ImportedDocument:
-    """Take a memory in; see `MemoryHandle.import_document`, and for `insist` the command."""
-    from backstory.ledger.importing import read_import, without_empty_sections
-
-    services.must_stand()
-    plain = msgspec.to_builtins(document) if isinstance(document, Document) else document
-    candidates = read_import(plain, services.scope)
-    if not replace:
-        candidates = without_empty_sections(candidates)
-    events: list[Event] = []
-    if services.users is not None:
-        sections = tuple(candidate for candidate in candidates if isinstance(candidate, NewSummary))
-        candidates = tuple(candidate for candidate in candidates if not isinstance(candidate, NewSummary))
-        events += _import_sections(services, services.users, sections, replace=replace)
-    others, removed = _departed(services, candidates)
-    command = ImportDocument(at="", candidates=candidates, replace=replace, insist=insist, gone=others)
-    commit = services.commit(command, services.cause("import", replace=replace, insist=insist))
-    events += commit.events
-    return ImportedDocument.of(
-        document_of(services.memory()),
-        commit.seq,
-        renamed=tuple(
-            RenamedFact(str(event.proposed["id"]), event.fact.id, event.detail)
-            for event in events
-            if isinstance(event, FactAdded) and event.detail is not None
-        ),
-        refused=tuple(
-            RefusedItem(event.candidate.place, event.rule, event.detail)
-            for event in events
-            if isinstance(event, CandidateRejected) and event.rule != "unchanged"
-        ),
-        returned=tuple(
-            ReturnedFact(event.fact.id, event.fact.content, removed[event.fact.id])
-            for event in events
-            if isinstance(event, FactAdded) and event.fact.id in removed
-        ),
-    )
-
-
-def _departed(services: ScopeServices, candidates: Iterable[Candidate]) -> tuple[tuple[str, ...], dict[str, Removed]]:
-    """Return what is known of the stated ids that are not live.
-
-    Returns:
-        The ids that other facts had, and the removals of the facts that say the same as their candidates, by id: those
-        come back.
-    """
-    memory = services.writer.memory()
-    others: list[str] = []
-    removed: dict[str, Removed] = {}
-    if memory.seq == 0:
-        return (), removed
-    logs, mode = services.logs(services.writer), memory.policy.dedup_key
-    for candidate in candidates:
-        if not isinstance(candidate, NewFact) or not candidate.id or candidate.id in memory.facts:
-            continue
-        last = last_state(logs, candidate.id, memory.seq)
-        if last is None:
-            continue
-        content, removal = last
-        if dedup_key(content, mode) != dedup_key(candidate.content, mode):
-            others.append(candidate.id)
-        elif removal is not None:
-            removed[candidate.id] = removal
-    return tuple(others), removed
-
-
-def _import_sections(
-    services: ScopeServices, users: Writer, sections: tuple[NewSummary, ...], *, replace: bool
-) -> Sequence[Event]:
-    """Import the sections of a document into the memory of the user, who shares them with the agent."""
-    if not sections:
-        return ()
-    if not replace:
-        return users.commit(ImportDocument(at="", candidates=sections), services.cause("import")).events
-    # To replace the user's memory would remove the user's facts, which the document does not list.
-    return users.commit(SaveDocument(at="", candidates=sections), services.cause("import", action="save")).events
 
 
 def _commit(
@@ -473,6 +388,41 @@ class Changing(Operations):
         """
         return import_document(self._services, document, replace=replace)
 
+    def import_file(
+        self,
+        path: str | Path,
+        *,
+        format_name: str | None = None,
+        of_user: str | None = None,
+        replace: bool = False,
+        dry_run: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> ImportedDocument:
+        """Import the export of another tool, or a memory, from a file whose format is recognised by its content.
+
+        Conversations are recorded with their own times and threads. Facts are imported in commits of 1,000. What is
+        here already is skipped, so an import that was interrupted goes on where it is run again.
+
+        Args:
+            path: A file, a zip file, or the folder of a DeerFlow home.
+            format_name: The name of the format, where it is not to be recognised.
+            of_user: The only user whose part is taken, of a file that names several.
+            replace: Put the facts in place of the memory, not beside it.
+            dry_run: Only read the file and count.
+            progress: Gets how many bytes were read, and how many will be; the file is read twice.
+
+        Returns:
+            As `import_document` does. `read` says what the file holds and what became of it.
+
+        Raises:
+            InputError: The format is not known, or the file is damaged. Nothing is kept of it.
+            UsageError: Conversations cannot replace a memory.
+        """
+        from backstory.operations.importing.file import FileImport, Wanted
+
+        wanted = Wanted(format_name, of_user, replace, dry_run)
+        return FileImport(self._services, path, wanted, progress or (lambda _done, _total: None)).run()
+
     def policy(self) -> PolicyResult:
         """Return the policy.
 
@@ -516,5 +466,6 @@ class Changing(Operations):
     aremove_fact = in_thread(remove_fact)
     aclear = in_thread(clear)
     aimport_document = in_thread(import_document)
+    aimport_file = in_thread(import_file)
     apolicy = in_thread(policy)
     aset_policy = in_thread(set_policy)

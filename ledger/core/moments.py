@@ -6,6 +6,9 @@ import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
+_EPOCH = re.compile(r"\d{9,19}(?:\.\d+)?", re.ASCII)
+_FIRST_EPOCH = 10**8
+
 
 def spell_moment(moment: datetime) -> str:
     """Return a moment in the format of the logs: ISO 8601, UTC, microseconds, `Z`; the texts sort by time."""
@@ -27,6 +30,29 @@ def parse_local(text: str) -> datetime | None:
     except (ValueError, OverflowError):
         return None
     return moment
+
+
+def read_time(value: object) -> str | None:
+    """Return a moment in the format of the logs, from ISO 8601 or the seconds (or milli-, microseconds) since 1970.
+
+    None if the value is no moment: of a number those that a clock showed since 1973.
+    """
+    if isinstance(value, bool):
+        return None
+    number = value if isinstance(value, int | float) else None
+    if isinstance(value, str):
+        if (moment := parse_moment(value)) is not None:
+            return spell_moment(moment)
+        number = float(value) if _EPOCH.fullmatch(value.strip()) else None
+    if number is None or not _FIRST_EPOCH <= number < _FIRST_EPOCH * 10**9:
+        return None
+    # 10**8 seconds are the year 1973, and 10**11 the year 5138: so the unit is known by the size.
+    while number >= _FIRST_EPOCH * 1_000:
+        number /= 1_000
+    try:
+        return spell_moment(datetime.fromtimestamp(number, UTC))
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def spell_offset(moment: datetime) -> str | None:

@@ -1,7 +1,8 @@
-"""Importing: reads a document, a list, a file or a DeerFlow home into candidates. May import `core` and `text`.
+"""Importing: reads memories of other programs. May import `core`, `text` and `messages`.
 
 `document` reads parsed values, `json_file` reads JSON from disk, `deerflow` (with `deerflow_paths` and `fact_file`)
-reads the folders of DeerFlow, and `changes` computes what a host changed in a document.
+reads the folders of DeerFlow, and `formats` the files of other tools; `changes` computes what a host changed in a
+document.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from backstory.ledger.core.events import Candidate
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.importing.changes import changes_since
 from backstory.ledger.importing.deerflow import read_home, read_home_if_any
-from backstory.ledger.importing.document import read_document, without_empty_sections
+from backstory.ledger.importing.document import is_document, read_document, without_empty_sections
+from backstory.ledger.importing.formats.recognising import unknown
 from backstory.ledger.importing.json_file import PATH_HINT, read_json_file
 
 __all__ = ["changes_since", "read_document", "read_home_if_any", "read_import", "without_empty_sections"]
@@ -35,7 +37,7 @@ def read_import(given: object, scope: Scope) -> tuple[Candidate, ...]:
         InputError: `given` is not a memory, or holds nothing of the scope.
     """
     if not isinstance(given, str | os.PathLike):
-        return read_document(given)
+        return _read(given)
     if not str(given):
         raise InputError(f"the path to import is empty: {PATH_HINT}")
     path = Path(given).expanduser()
@@ -54,4 +56,13 @@ def _read_file(path: Path) -> tuple[Candidate, ...]:
     given = read_json_file(path)
     if isinstance(given, Mapping) and "facts" not in given and (path.parent / "agents").is_dir():
         _log.warning("%s holds no facts; DeerFlow 2 keeps them in the folder, so import %s", path, path.parent)
-    return read_document(given)
+    return _read(given)
+
+
+def _read(given: object) -> tuple[Candidate, ...]:
+    try:
+        return read_document(given)
+    except InputError as error:
+        if is_document(given) or not isinstance(given, list | tuple | Mapping):
+            raise
+        raise InputError(f"{error}; {unknown(given if isinstance(given, list | tuple) else [given])}") from error

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.events import SECTION_GROUPS, Candidate, NewFact, NewSummary, Unread
-from backstory.ledger.core.moments import parse_moment, spell_moment, stated_time
+from backstory.ledger.core.moments import parse_moment, read_time, spell_moment, stated_time
 from backstory.ledger.core.policy import read_category
 from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_FACT, MAX_NAME, bounded_name, clip, safe_json, whole_days
 
 _MAX_CONFIRMATIONS = 10**6
 _MAX_SOURCES = 1_000
+_NUMBER = re.compile(r"[0-9]*\.?[0-9]+", re.ASCII)
+_LARGEST_ID = 10**100
 _NO_SOURCES = ("", "unknown", "consolidation")
 _STATED_CONFIDENCE = 0.5
 _LISTED_CONFIDENCE = 0.9
@@ -48,11 +51,35 @@ class _Fact(BaseModel):
     valid_until: str | None = Field(default=None, alias="validUntil")
     expires_at: str | None = Field(default=None, alias="expiresAt")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_null(cls, given: object) -> object:
+        # Other programs write null for what is not known.
+        return {key: one for key, one in given.items() if one is not None} if isinstance(given, Mapping) else given
+
+    @field_validator("confidence", mode="before")
+    @classmethod
+    def _number(cls, value: object) -> object:
+        return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value.strip()) else value
+
+    @field_validator("category", mode="before")
+    @classmethod
+    def _one(cls, value: object) -> object:
+        # Of several the first one, which is the best.
+        return next(iter(value), "context") if isinstance(value, list | tuple) else value
+
+    @field_validator("id", mode="before")
+    @classmethod
+    def _id_text(cls, value: object) -> object:
+        return str(value) if type(value) is int and abs(value) < _LARGEST_ID else value
+
     @field_validator("created_at", mode="before")
     @classmethod
     def _time_text(cls, value: object) -> object:
         # YAML parses a time without quotes.
-        return value.isoformat() if isinstance(value, datetime | date) else value
+        if isinstance(value, datetime | date):
+            return value.isoformat()
+        return read_time(value) or value
 
     @field_validator("source", mode="before")
     @classmethod
@@ -86,8 +113,8 @@ class _Fact(BaseModel):
     @classmethod
     def _stated(cls, value: object) -> str | None:
         # YAML parses a year without quotes, too.
-        text = str(value) if type(value) is int else cls._time_text(value)
-        return stated_time(text) if isinstance(text, str) else None
+        text = value.isoformat() if isinstance(value, datetime | date) else str(value)
+        return stated_time(text) or read_time(value)
 
     @field_validator("consolidated_from", mode="before")
     @classmethod
@@ -96,6 +123,15 @@ class _Fact(BaseModel):
         if len(named) > _MAX_SOURCES:
             raise ValueError(f"{len(named):,} ids are too many; at most {_MAX_SOURCES:,} are kept")
         return tuple(bounded_name(one) for one in named if isinstance(one, str) and one)
+
+
+FACT_KEYS = frozenset(field.alias or name for name, field in _Fact.model_fields.items()) | {
+    "expectedValidDays",
+    "expected_valid_days",
+    "confirmationCount",
+    "lastConfirmedAt",
+}
+"""The keys of a fact that are read."""
 
 
 class _Section(BaseModel):
@@ -205,14 +241,21 @@ def without_empty_sections(candidates: Iterable[Candidate]) -> tuple[Candidate, 
     return tuple(c for c in candidates if not isinstance(c, NewSummary) or c.summary)
 
 
-def _listed(index: int, item: object) -> Candidate:
+def listed_fact(index: int, item: object) -> NewFact | Unread:
+    """Read one item of a list: a text or a fact."""
     fact = {"content": item} if isinstance(item, str) else item
     return fact_candidate(f"facts/{index}", fact, confidence=_LISTED_CONFIDENCE)
 
 
 def is_document(given: object) -> bool:
-    """Whether an object has at least one part of a document: user, history or facts."""
-    return isinstance(given, Mapping) and not {"user", "history", "facts"}.isdisjoint(given)
+    """Whether an object has at least one part of a document: facts, or an object as user or history."""
+    return isinstance(given, Mapping) and (
+        "facts" in given or any(isinstance(given.get(key), Mapping) for key in SECTION_GROUPS)
+    )
+
+
+def _may_be_fact(item: object) -> bool:
+    return isinstance(item, str) or (isinstance(item, Mapping) and "content" in item and "role" not in item)
 
 
 def read_document(given: object) -> tuple[Candidate, ...]:
@@ -221,8 +264,8 @@ def read_document(given: object) -> tuple[Candidate, ...]:
     Raises:
         InputError: `given` is neither.
     """
-    if isinstance(given, list | tuple) and any(isinstance(item, str | Mapping) for item in given):
-        return tuple(_listed(index, item) for index, item in enumerate(given))
+    if isinstance(given, list | tuple) and any(map(_may_be_fact, given)):
+        return tuple(listed_fact(index, item) for index, item in enumerate(given))
     if not isinstance(given, Mapping) or not is_document(given):
         raise InputError(
             "this is no memory document: give an object with user, history and facts, or a list of texts or facts"

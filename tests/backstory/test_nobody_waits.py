@@ -80,8 +80,8 @@ READS: dict[str, Callable[[MemoryHandle], object]] = {
 """Every name of a handle that reads, and a call of it."""
 
 WRITES = {
-    "add_fact", "clear", "discard", "edit_fact", "embed", "extract", "flush", "forget", "import_document", "intake",
-    "record", "remove_fact", "restore", "retry", "revert", "rollback", "set_policy",
+    "add_fact", "clear", "discard", "edit_fact", "embed", "extract", "flush", "forget", "import_document",
+    "import_file", "intake", "record", "remove_fact", "restore", "retry", "revert", "rollback", "set_policy",
 }  # fmt: skip
 
 TURN_READS: dict[str, Callable[[Turns], object]] = {

@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backstory.cli.session import session_of
+from backstory.cli.session import progress_of_total, session_of
 
 if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
     from backstory.home import Backstory
     from backstory.projections.document.document import Document
-    from backstory.results import ImportedDocument, PolicyResult
+    from backstory.results import PolicyResult
 
 _NOTES = 20
+_LONG_KIB = 4 * 1024
+"""To import less than this takes about a second and needs no progress bar."""
 """How many notes on an import are printed."""
 
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes without writing them.")]
@@ -163,31 +165,41 @@ def import_(
         str,
         typer.Argument(
             metavar="PATH",
-            help="A memory.json, a JSON list of texts or facts, or a DeerFlow folder; - is JSON on standard input.",
+            help="A memory.json, an export of another tool (also as a zip file), a list of facts or a DeerFlow folder; "
+            "- reads standard input.",
         ),
     ],
     replace: Annotated[bool, typer.Option("--replace", help="Replace the facts that are there.")] = False,
+    format_name: Annotated[
+        str | None, typer.Option("--as", metavar="FORMAT", help="Read PATH as this format, without looking for it.")
+    ] = None,
+    of_user: Annotated[
+        str | None, typer.Option("--of", metavar="NAME", help="Take the part of one user that the file names.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would come, and write nothing.")] = False,
 ) -> None:
-    """Import a memory: a memory.json, a list of facts, or the folder of a DeerFlow home.
+    """Import a memory, or an export of another tool, whose format is recognised by its content.
 
-    From a DeerFlow home it imports the part of --user and --agent. The folder may also be that user's or agent's own.
+    Conversations are recorded (`extract --clock turns` learns from them), facts are imported. From a DeerFlow home it
+    imports the part of --user and --agent. The folder may also be that user's or agent's own.
 
-    Example: backstory --user ada import ~/.deer-flow
+    Example: backstory --user ada import conversations.json --dry-run
     """
-    from backstory.cli.inputs import read_json
-    from backstory.cli.pages.labels import counted
+    from backstory.cli.inputs import file_given
+    from backstory.cli.pages.imports import import_lines
 
     session = session_of(ctx)
-    given = read_json(path) if path == "-" else path
-    with session.memory(creates=True) as memory:
-        imported = memory.import_document(given, replace=replace)
-        entry = memory.log(limit=1)[0]
-
-    def show(page: Page, document: ImportedDocument) -> None:
-        page.line(f"commit {entry.seq}: {entry.summary}")
-        page.line(f"{counted(len(document.facts), 'fact')} in memory now")
-
-    session.answer(imported, show)
+    with (
+        file_given(path) as given,
+        session.memory(creates=not dry_run) as memory,
+        session.when_interrupted(lambda: "what came in stays; run it again, and it is skipped"),
+        progress_of_total("importing, KiB", least=_LONG_KIB, unit=1024) as step,
+    ):
+        imported = memory.import_file(
+            given, format_name=format_name, of_user=of_user, replace=replace, dry_run=dry_run, progress=step
+        )
+        entry = memory.log(limit=1)[0] if imported.commit else None
+    session.answer(imported, lambda page, found: import_lines(page, found, entry, dry_run=dry_run))
     for note in imported.notes[:_NOTES]:
         session.note(note)
     if len(imported.notes) > _NOTES:

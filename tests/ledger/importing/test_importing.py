@@ -206,7 +206,7 @@ def test_a_lifetime_that_is_none_is_left_out_and_costs_no_fact(days: object) -> 
 
 
 @pytest.mark.parametrize(
-    "broken", [{"confidence": 2}, {"confidence": "high"}, {"confidence": True}, {"id": 5}, {"category": None}]
+    "broken", [{"confidence": 2}, {"confidence": "high"}, {"confidence": "1.2"}, {"confidence": True}, {"category": 5}]
 )
 def test_a_fact_whose_own_fields_are_broken_is_refused_with_the_reason(
     memory: MemoryHandle, broken: dict[str, object]
@@ -253,8 +253,8 @@ def test_what_stands_beside_a_memory_is_other_programs_business(memory: MemoryHa
     ("item", "text", "detail"),
     [
         (
-            {"content": "Löv", "confidence": None},
-            '{"content": "Löv", "confidence": null}',
+            {"content": "Löv", "confidence": "high"},
+            '{"content": "Löv", "confidence": "high"}',
             "confidence has to be a num",
         ),
         (

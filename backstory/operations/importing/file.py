@@ -1,0 +1,208 @@
+"""Import of a file: it is read once to see what it holds, and once more to record or import that."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from backstory.ledger.core.commands import ImportDocument
+from backstory.ledger.core.dedup import dedup_key
+from backstory.ledger.core.errors import InputError, UsageError
+from backstory.ledger.core.events import FactAdded, FactRemoved, NewFact, Unread
+from backstory.ledger.core.moments import spell_moment
+from backstory.ledger.importing import read_import
+from backstory.ledger.importing.document import listed_fact
+from backstory.ledger.importing.formats.conversation import Conversation
+from backstory.ledger.importing.formats.recognising import MEMORY, Recognised, recognise
+from backstory.ledger.importing.formats.tally import Tally
+from backstory.ledger.rules.decide import decide
+from backstory.operations.importing.document import import_candidates, import_document
+from backstory.operations.recording import Intake
+from backstory.operations.services import ScopeServices
+from backstory.projections.document.document import document_of
+from backstory.projections.index.keyed_commits import digest_of
+from backstory.results import ImportedDocument, ReadFile
+
+ProgressOfTotal = Callable[[int, int], None]
+"""A callback that gets how much is done and how much there is."""
+
+_IN_ONE_COMMIT = 1_000
+_MOST_LISTED = 1_000
+_SHOWN = 5
+_SHOWN_OF_EACH = 80
+
+
+class Wanted(NamedTuple):
+    """How a file is to be imported; see `MemoryHandle.import_file`."""
+
+    format_name: str | None = None
+    of_user: str | None = None
+    replace: bool = False
+    dry_run: bool = False
+
+
+class FileImport:
+    """The import of one file; see `MemoryHandle.import_file`."""
+
+    def __init__(self, services: ScopeServices, path: str | Path, wanted: Wanted, progress: ProgressOfTotal) -> None:
+        self._services = services
+        self._path = Path(path).expanduser()
+        self._wanted = wanted
+        self._progress = progress
+        self._done = 0
+
+    def run(self) -> ImportedDocument:
+        """Import it."""
+        self._services.must_stand()
+        path = self._path
+        try:
+            if path.is_dir():
+                return self._memory()
+            found = recognise(path, self._wanted.format_name)
+            return self._memory() if found.format is MEMORY else self._other(found)
+        except InputError as error:
+            raise InputError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
+        except OSError as error:
+            raise InputError(f"cannot read {path}: {error.strerror or error}; name a file or a folder") from error
+        except ValueError as error:
+            raise InputError(f"cannot read the path {str(path)[:80]!r}: {error}") from error
+
+    def _memory(self) -> ImportedDocument:
+        """Import a memory.json or a folder, in one commit."""
+        read = ReadFile(MEMORY.name, MEMORY.title)
+        if not self._wanted.dry_run:
+            done = import_document(self._services, self._path, replace=self._wanted.replace)
+            return msgspec.structs.replace(done, read=read)
+        candidates = read_import(self._path, self._services.scope)
+        facts = [one.content for one in candidates if isinstance(one, NewFact)]
+        refused = Counter(one.detail for one in candidates if isinstance(one, Unread))
+        read = msgspec.structs.replace(read, facts=len(facts), refused=dict(refused), first=_first(facts))
+        return self._result(read)
+
+    def _other(self, found: Recognised) -> ImportedDocument:
+        if found.holds_chats and self._wanted.replace:
+            raise UsageError(f"{found.format.title} holds conversations, which are recorded: leave --replace out")
+        read = self._look(found)
+        if self._wanted.dry_run:
+            return self._result(read)
+        return self._record(found, read) if found.holds_chats else self._import(found, read)
+
+    def _step(self, size: int, total: int) -> None:
+        self._done += size
+        self._progress(min(self._done, total), total)
+
+    def _items(self, found: Recognised, tally: Tally) -> Iterator[Conversation | dict[str, object]]:
+        # The file is read twice.
+        total = 2 * found.size
+        return found.read(tally, lambda size: self._step(size, total))
+
+    def _look(self, found: Recognised) -> ReadFile:
+        """Read the whole file, so that nothing is kept of a broken one, and count what it holds."""
+        tally, counts, first, thread = Tally(self._wanted.of_user), Counter[str](), list[str](), None
+        for item in self._items(found, tally):
+            if isinstance(item, Conversation):
+                counts["threads"] += item.thread != thread
+                counts["turns"] += len(item.kept)
+                thread = item.thread
+            else:
+                counts["facts"] += 1
+            if len(first) < _SHOWN:
+                first.append(item.kept[0].content if isinstance(item, Conversation) else str(item.get("content")))
+        _must_be_of_one_user(tally, self._wanted.of_user)
+        if not counts:
+            why = "; ".join(f"{reason} ({count:,})" for reason, count in tally.refused.most_common(3))
+            raise InputError(f"this is {found.format.title} with nothing to import: {why or 'it is empty'}")
+        return ReadFile(
+            found.format.name,
+            found.format.title,
+            **counts,
+            refused=dict(tally.refused.most_common()),
+            left_out=dict(tally.left_out),
+            unread_keys=tuple(tally.unread),
+            first=_first(first),
+        )
+
+    def _record(self, found: Recognised, read: ReadFile) -> ImportedDocument:
+        intake = Intake(self._services)
+        items = self._items(found, Tally(self._wanted.of_user))
+        new = sum(intake.take_in(item.thread, item.kept).turns for item in items if isinstance(item, Conversation))
+        return self._result(msgspec.structs.replace(read, new=new, known=read.turns - new))
+
+    def _import(self, found: Recognised, read: ReadFile) -> ImportedDocument:
+        items = self._items(found, Tally(self._wanted.of_user))
+        candidates = (listed_fact(index, item) for index, item in enumerate(items))
+        replace, done, new, known = self._wanted.replace, None, 0, 0
+        refused, before = Counter(read.refused), len(self._services.writer.memory().facts)
+        while batch := tuple(islice(candidates, None if replace else _IN_ONE_COMMIT)):
+            unknown, key = batch if replace else self._unknown(batch), _digest(batch)
+            if not replace and self._changes_nothing(unknown, key):
+                unknown = ()
+            known += len(batch) - len(unknown)
+            if unknown:
+                after = import_candidates(self._services, unknown, replace=replace, key=key)
+                refused.update(one.detail if one.rule == "malformed" else one.rule for one in after.refused)
+                new += len(unknown) - len(after.refused)
+                done = _joined(done, after)
+        memory = self._services.writer.memory()
+        left_out = dict(read.left_out)
+        if not replace and (evicted := before + new - len(memory.facts)) > 0:
+            left_out[f"facts that were evicted, since memory holds {memory.policy.max_facts:,} (max_facts)"] = evicted
+        read = msgspec.structs.replace(read, new=new, known=known, refused=dict(refused), left_out=left_out)
+        return self._result(read, done)
+
+    def _unknown(self, batch: Iterable[NewFact | Unread]) -> tuple[NewFact | Unread, ...]:
+        """Leave out the facts that memory holds, so that to import a file again writes nothing."""
+        memory = self._services.writer.memory()
+        mode = memory.policy.dedup_key
+        here = {dedup_key(fact.content, mode) for fact in memory.facts.values()}
+        return tuple(one for one in batch if isinstance(one, Unread) or dedup_key(one.content, mode) not in here)
+
+    def _changes_nothing(self, unknown: tuple[NewFact | Unread, ...], key: str) -> bool:
+        """Whether these facts were imported before, and memory would not hold more of them now."""
+        services = self._services
+        now = services.writer.clock.now()
+        memory, head = services.writer.memory(), services.on_newest(lambda newest: newest)
+        if services.state.keyed.find(head, key, now) is None:
+            return False
+        events = decide(memory, ImportDocument(at=spell_moment(now), candidates=unknown))
+        # Of a list that is longer than memory may be, the facts of one import would else evict those of the other.
+        return sum(isinstance(e, FactAdded) - isinstance(e, FactRemoved) for e in events) <= 0
+
+    def _result(self, read: ReadFile, done: ImportedDocument | None = None) -> ImportedDocument:
+        if done is None:
+            memory = self._services.writer.memory()
+            done = ImportedDocument.of(document_of(memory), memory.seq, (), (), ())
+        return msgspec.structs.replace(done, read=read)
+
+
+def _digest(batch: tuple[NewFact | Unread, ...]) -> str:
+    return digest_of(msgspec.json.encode(batch).decode())
+
+
+def _must_be_of_one_user(tally: Tally, of_user: str | None) -> None:
+    named = ", ".join(f"{user} ({count:,})" for user, count in tally.users.most_common(10))
+    if of_user is None and len(tally.users) > 1:
+        raise InputError(f"it names several users, each with a number of items: {named}; take one with --of NAME")
+    if of_user is not None and of_user not in tally.users:
+        raise InputError(f"it names no user {of_user!r}, but {named or 'none'}")
+
+
+def _joined(before: ImportedDocument | None, after: ImportedDocument) -> ImportedDocument:
+    """Return the result of both imports, with a bounded number of items in each list."""
+    if before is None:
+        return after
+    return msgspec.structs.replace(
+        after,
+        renamed=(before.renamed + after.renamed)[:_MOST_LISTED],
+        refused=(before.refused + after.refused)[:_MOST_LISTED],
+        returned=(before.returned + after.returned)[:_MOST_LISTED],
+    )
+
+
+def _first(texts: list[str]) -> tuple[str, ...]:
+    return tuple(text[:_SHOWN_OF_EACH] for text in texts[:_SHOWN])

@@ -1,0 +1,48 @@
+"""Reader of Claude's export: `conversations.json`, a list of conversations with their messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from backstory.ledger.importing.formats.conversation import FILES, Conversation, standing, talk_of
+from backstory.ledger.importing.formats.tally import Tally, fields, text
+
+_ROLES = {"human": "user", "user": "user", "assistant": "assistant"}
+_PARENT = "parent_message_uuid"
+
+
+def read(items: Iterable[object], tally: Tally) -> Iterator[Conversation]:
+    """Yield the branch of each conversation that stands."""
+    for item in tally.objects(items):
+        if not tally.takes(fields(item.get("account")).get("uuid")):
+            continue
+        listed = item.get("chat_messages")
+        messages = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+        if (talk := talk_of(tally, [item.get("uuid")], item.get("created_at"))) is None:
+            continue
+        if any(text(one.get(_PARENT)) for one in messages):
+            nodes = {text(one.get("uuid")): one for one in messages}
+            messages = [*standing(nodes, item.get("current_leaf_message_uuid"), _PARENT, tally)]
+        for message in messages:
+            files = (message.get("attachments"), message.get("files"))
+            tally.pass_over(FILES, sum(len(some) for some in files if isinstance(some, list)))
+            role = _ROLES.get(text(message.get("sender")))
+            if role is None:
+                talk.skip()
+            else:
+                yield from talk.say(role, _words(message), message.get("uuid"), message.get("created_at"))
+        yield from talk.end()
+
+
+def _words(message: Mapping[str, object]) -> str:
+    """Return what a message says at its end: behind its last use of a tool, if it says anything there."""
+    blocks = message.get("content")
+    said: list[str] = []
+    last: list[str] = []
+    for block in map(fields, blocks if isinstance(blocks, list) else []):
+        if block.get("type") == "text":
+            last.append(text(block.get("text")))
+        elif text(block.get("type")).startswith("tool_"):
+            said, last = said + last, []
+    words = "\n".join(filter(str.strip, last or said))
+    return words or text(message.get("text"))
