@@ -104,6 +104,33 @@ def test_a_name_that_cannot_be_copied_by_eye_is_not_asked_for(story: ThreadServe
     assert "Bergen" not in request(story, "GET", "/v1/turns").text
 
 
+def test_what_is_typed_as_soon_as_a_list_is_there_stays(window: Window) -> None:
+    shown = forgetting(window)
+    kept = shown.evaluate(
+        """async (dialog) => {
+          const { requestAnimationFrame } = window;
+          // The effects of a rendering run after the next frame, which is late.
+          window.requestAnimationFrame = (draw) => setTimeout(() => requestAnimationFrame(draw), 60);
+          const appears = (selector) => new Promise((resolve) => {
+            const look = () => dialog.querySelector(selector) !== null && (watch.disconnect(), resolve());
+            const watch = new MutationObserver(look);
+            watch.observe(dialog, { childList: true, subtree: true });
+          });
+          const listed = appears(".forget-confirm input");
+          dialog.querySelector("input[value=everything]").click();
+          await listed;
+          const field = dialog.querySelector(".forget-confirm input");
+          field.value = "forget";
+          field.dispatchEvent(new Event("input", { bubbles: true }));
+          await new Promise((resolve) => setTimeout(resolve, 200));
+          window.requestAnimationFrame = requestAnimationFrame;
+          return field.value;
+        }"""
+    )
+    assert kept == "forget"
+    expect(shown.get_by_role("button", name="Forget for good")).to_be_enabled()
+
+
 def test_everything_with_a_text_is_forgotten(story: ThreadServer, window: Window) -> None:
     shown = forgetting(window)
     shown.get_by_role("radio", name="Everything that contains a text").check()

@@ -1,7 +1,7 @@
 // Forget: a dialog that lists what an erasure takes away for good, asks for a typed word, then erases.
 import { send } from "../lib/api.js";
 import { number } from "../lib/format.js";
-import { html, useEffect, useId, useState } from "../lib/html.js";
+import { html, useEffect, useId, useLayoutEffect, useState } from "../lib/html.js";
 import { href } from "../lib/route.js";
 import { useWords } from "../lib/words.js";
 import { SectionName } from "./changes.js";
@@ -74,9 +74,9 @@ function Forget({ scope, target, onClose, onDone }) {
   };
   // The answer to an earlier question must not be confirmed.
   const shown = preview.data?.asked === asked ? preview.data : null;
-  // What was typed stands for the list that was seen.
+  // What was typed stands for the list that was seen. It goes together with it, before anyone types on.
   const list = shown === null ? null : JSON.stringify(shown.data.redacted);
-  useEffect(() => setTyped(""), [list]);
+  useLayoutEffect(() => setTyped(""), [list]);
   const wordAsked = isTypable(chosen.word) ? chosen.word : t("word");
   const nothing = shown !== null && shown.data.redacted.length === 0;
   const may = shown !== null && !nothing && !preview.loading && !state.busy && typed.trim() === wordAsked;

@@ -1,6 +1,6 @@
 // Why not: looks for what is missing from memory, by its text.
 import { get } from "../../lib/api.js";
-import { html, useEffect, useId, useState } from "../../lib/html.js";
+import { html, useId, useLayoutEffect, useState } from "../../lib/html.js";
 import { useLoad } from "../../lib/load.js";
 import { href } from "../../lib/route.js";
 import { useWords } from "../../lib/words.js";
@@ -16,7 +16,7 @@ export function WhyNot({ scope, may, open, text = "", alone, search }) {
   const t = useWords(words);
   const field = useId();
   const [typed, setTyped] = useState(text);
-  useEffect(() => setTyped(text), [text]);
+  useLayoutEffect(() => setTyped(text), [text]);
   const found = useLoad(
     async (signal) => (text ? get("/v1/why-not", { ...scope, text }, { signal }) : null),
     [text],
