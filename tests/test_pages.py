@@ -10,11 +10,14 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from doubles.loaded import answering, program_at
+from sizes import LONG
 
 pytestmark = pytest.mark.slow  # processes: more than an inner loop needs
 
@@ -61,12 +64,21 @@ def paste(command: list[str], text: str, home: Path) -> subprocess.CompletedProc
     )
 
 
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The socket of a process that has loaded the package: the pages start 60 processes, and each would load it."""
+    path = tmp_path_factory.mktemp("loaded") / "socket"
+    with answering(path):
+        yield path
+
+
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def home(tmp_path: Path, loaded: Path) -> Path:
     (tmp_path / "bin").mkdir()
-    for name, arguments in {"backstory": "-m backstory.cli", "python": ""}.items():
+    for name, arguments in {"backstory": ["-m", "backstory.cli"], "python": []}.items():
         command = tmp_path / "bin" / name
-        command.write_text(f'#!/bin/sh\nexec {sys.executable} {arguments} "$@"\n')
+        started = f'#!/bin/sh\nexec {sys.executable} {" ".join(arguments)} "$@"\n'
+        command.write_text(started if LONG else program_at(loaded, *arguments))
         command.chmod(0o755)
     return tmp_path
 
@@ -111,6 +123,14 @@ def test_the_two_commands_are_targets_of_the_makefile(page: str) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert targets == ["demo", "test"]
     assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []
+
+
+def test_a_block_that_fails_is_noticed(home: Path) -> None:
+    assert paste(SHELL, "backstory nope", home).returncode == 2
+    failed = paste(PYTHON, "import os\nassert os.environ['HOME'] != os.getcwd(), 'as it should be'", home)
+    assert failed.returncode == 1
+    assert failed.stderr.endswith("AssertionError: as it should be\n")
+    assert paste(SHELL, "backstory --version | tr a-z A-Z", home).stdout.startswith("BACKSTORY ")
 
 
 def test_another_output_than_a_page_shows_is_noticed() -> None:
