@@ -491,13 +491,6 @@ def _under(at: IndexSnapshot, space: Table, prefix: bytes) -> Iterator[tuple[byt
         yield key, value
 
 
-def _between(at: IndexSnapshot, space: Table, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
-    for key, value in at.kv.ascending(space, start):
-        if key >= stop:
-            return
-        yield key, value
-
-
 def _names(at: IndexSnapshot, space: Table, origin: Origin) -> list[str]:
     found = []
     for key, name in at.kv.ascending(space):
@@ -620,15 +613,18 @@ def _ended(at: IndexSnapshot, moment: Moment | None, first: str, behind: str) ->
     seq = last if moment is None else moment if isinstance(moment, int) else _seq_at(at, moment)
     if seq > last:
         raise NotFoundError(f"there is no commit {seq}: the ledger of {at.scope} ends at {last}")
+    periods, returned = at.kv.cursor(Table.ENDED), at.kv.cursor(Table.RETURNED)
     for start, stop in ranges_of(first, behind):
-        for key, value in _between(at, Table.ENDED, start, stop):
-            ended, period = ended_by(key), _period.decode(value)
-            if ended > seq or period.end <= first or (period.begin > first and period.begin >= behind):
+        for key, value in periods.between(start, stop):
+            if (ended := ended_by(key)) > seq:
+                continue
+            period = _period.decode(value)
+            if period.end <= first or (period.begin > first and period.begin >= behind):
                 continue
             fact = _fact.decode(period.fact)
             # A later commit that adds the fact brings it back, or takes back that it was ever true.
-            returns = _under(at, Table.RETURNED, named(fact.id))
-            if not any(ended < number_in(place) <= seq for place, _ in returns):
+            name = named(fact.id)
+            if not any(returned.between(name + number(ended + 1), name + number(seq + 1))):
                 yield fact
 
 

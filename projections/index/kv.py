@@ -12,8 +12,9 @@ import os
 import weakref
 import zlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,32 @@ class _Leaf(msgspec.Struct):
     hi: bytes | None
     keys: list[bytes]
     values: list[bytes]
+
+
+class Cursor:
+    """Reads a space for one question; the leaf that it read last is not read again."""
+
+    def __init__(self, read: Callable[[bytes], _Leaf]) -> None:
+        self._read = read
+        self._leaf: _Leaf | None = None
+
+    def ascending(self, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys and what they hold, from a key on."""
+        at: bytes | None = start
+        while at is not None:
+            leaf = self._leaf
+            if leaf is None or at < leaf.lo or (leaf.hi is not None and at >= leaf.hi):
+                leaf = self._leaf = self._read(at)
+            first = bisect_left(leaf.keys, start)
+            yield from zip(leaf.keys[first:], leaf.values[first:], strict=True)
+            at = leaf.hi
+
+    def between(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys and what they hold, from a key to below another."""
+        for key, value in self.ascending(start):
+            if key >= stop:
+                return
+            yield key, value
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -122,12 +149,11 @@ class ChecksummedKV:
 
     def ascending(self, space: int, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Yield keys and what they hold, from a key on."""
-        at: bytes | None = start
-        while at is not None:
-            leaf = self._leaf(space, at)
-            first = bisect_left(leaf.keys, start)
-            yield from zip(leaf.keys[first:], leaf.values[first:], strict=True)
-            at = leaf.hi
+        return self.cursor(space).ascending(start)
+
+    def cursor(self, space: int) -> Cursor:
+        """Return a reader of one space for one question, during which nothing is written."""
+        return Cursor(partial(self._leaf, space))
 
     def descending(self, space: int, start: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield keys and what they hold, from a key back."""

@@ -17,6 +17,7 @@ from backstory.projections.index.schema import LAST, number
 
 _BEGINNINGS, _ENDS = b"b", b"e"
 _NODE_BYTES = 4
+_MIDNIGHT = "T00:00:00.000000Z"
 _LEVELS = date.max.toordinal().bit_length()
 _MOMENT_BYTES = len("2026-03-12T10:30:00.123456Z")
 _SEQ = slice(1 + _NODE_BYTES + _MOMENT_BYTES, 1 + _NODE_BYTES + _MOMENT_BYTES + 8)
@@ -32,7 +33,7 @@ class Period(msgspec.Struct, frozen=True, array_like=True):
 
 def keys_of(period: Period, seq: int, fact_id: str) -> tuple[bytes, bytes]:
     """Return the two keys of a period, which commit `seq` ended."""
-    last = _day(period.end)
+    last = _last_day(period.begin, period.end)
     # What ended before it began is at the day of its end, which every span that holds both has.
     node = _node(min(_day(period.begin), last), last)
     behind = number(seq) + fact_id.encode()
@@ -51,14 +52,16 @@ def ranges_of(first: str, behind: str) -> Iterator[tuple[bytes, bytes]]:
         first: the first moment of the span.
         behind: the first moment behind it; `first` for a single moment.
     """
-    low, high = _day(first), _day(behind)
+    low, high = _day(first), _last_day(first, behind)
+    # What begins at a moment is true then, what begins behind a span is not.
+    moment = LAST if first == behind else b""
     yield _at(_BEGINNINGS, low), _at(_BEGINNINGS, high + 1)
     for level in range(_LEVELS):
         before, after = (low >> level | 1) << level, (high >> level | 1) << level
         if before < low:
-            yield _at(_ENDS, before, first), _at(_ENDS, before + 1)
+            yield _at(_ENDS, before, first) + LAST, _at(_ENDS, before + 1)
         if after > high:
-            yield _at(_BEGINNINGS, after), _at(_BEGINNINGS, after, behind) + LAST
+            yield _at(_BEGINNINGS, after), _at(_BEGINNINGS, after, behind) + moment
 
 
 def _at(order: bytes, node: int, moment: str | None = None) -> bytes:
@@ -69,6 +72,11 @@ def _at(order: bytes, node: int, moment: str | None = None) -> bytes:
 def _day(moment: str) -> int:
     """Return the number of a moment's day; the first or the last one for a text before or behind all moments."""
     return date.fromisoformat(min(max(moment, str(date.min)), str(date.max))[:10]).toordinal()
+
+
+def _last_day(begin: str, end: str) -> int:
+    """Return the number of the last day before an end; of the end itself where nothing is before it."""
+    return max(1, _day(end) - (end > begin and end.endswith(_MIDNIGHT)))
 
 
 def _node(first: int, last: int) -> int:
