@@ -211,4 +211,4 @@ class SharedSections(RuleBasedStateMachine):
 
 
 TestSharedSections = SharedSections.TestCase
-TestSharedSections.settings = settings(max_examples=examples(1 / 2), suppress_health_check=list(HealthCheck))
+TestSharedSections.settings = settings(max_examples=examples(1 / 4), suppress_health_check=list(HealthCheck))

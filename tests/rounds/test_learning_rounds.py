@@ -154,9 +154,9 @@ def play(engine: Engine, number: int, folder: Path) -> list[str]:
     return problems
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 @pytest.mark.timeout(PATIENCE * 20 * ROUNDS)
-@pytest.mark.parametrize("name", ENGINES if LONG else ["postgres"])
+@pytest.mark.parametrize("name", ENGINES)
 def test_no_turn_is_learned_from_twice_whatever_fails(name: str, tmp_path: Path) -> None:
     with ENGINES[name]() as engine:
         for number in range(ROUNDS):

@@ -263,7 +263,7 @@ def carry_out(bs: Backstory, scope: tuple[str, str | None], step: tuple[str, ...
     steps=st.lists(st.tuples(st.sampled_from(SCOPES), act, st.booleans()), min_size=2, max_size=12),
     shared=st.booleans(),
 )
-@settings(max_examples=examples(0.25))
+@settings(max_examples=examples(0.125))
 def test_an_answer_that_is_said_to_be_the_same_is_the_same(
     steps: list[tuple[tuple[str, str | None], tuple[str, ...], bool]], shared: bool
 ) -> None:

@@ -362,7 +362,7 @@ def _begins_anew_soon() -> object:
 
 
 TestChanging = Changing.TestCase
-TestChanging.settings = settings(max_examples=examples(1 / 2))
+TestChanging.settings = settings(max_examples=examples(1 / 4))
 
 
 def test_of_a_long_text_that_nobody_knows_only_a_few_words_are_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
