@@ -101,7 +101,9 @@ class Memory(msgspec.Struct, frozen=True):
 
     def next_lapse(self) -> str | None:
         """Return the moment at which the next fact lapses; None where none ever does."""
-        return min((end for fact in self.facts.values() if (end := lapses(fact)) is not None), default=None)
+        # Asked for with every commit: most facts have no end, and a call for each would cost more than the rest.
+        ending = [fact for fact in self.facts.values() if fact.valid_until or fact.expires_at]
+        return min((end for fact in ending if (end := lapses(fact)) is not None), default=None)
 
     def barrier_after(self, basis: int) -> tuple[int, Barrier] | None:
         """Return the seq and kind of the last barrier after a commit; an erasure outranks the others."""
