@@ -39,6 +39,8 @@ ADDRESSES = {
     "graph": "#/graph?user=ada",
     "compare": "#/compare?user=ada&a=2&b=3",
     "what if": "#/compare?user=ada&what-if=max_facts+2",
+    "agent": "#/agent?user=ada",
+    "agent with a question": "#/agent?user=ada&q=peanuts",
     "operations": "#/operations?user=ada",
     "why a fact": "#/why?user=ada&fact=fact_3_0",
     "why a fact that is gone": "#/why?user=ada&fact=fact_2_0",

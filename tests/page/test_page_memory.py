@@ -132,6 +132,48 @@ def hostile_home(home: Path) -> None:
         memory.extract([RecordedReply(HOSTILE[1], json.dumps({"newFacts": facts, "user": {"workContext": section}}))])
 
 
+STATE = ".memory-state li"
+
+
+def test_an_empty_memory_shows_what_records_something_and_then_what_learns_from_it(
+    open_on: OpenOn, host: Host, tmp_path: Path
+) -> None:
+    with host.serving(tmp_path, clock=FakeClock()) as server:
+        window = open_on(server)
+        page = window.go("#/memory?user=ada")
+        expect(page.locator(".nothing-yet")).to_contain_text("backstory --user ada record chat.jsonl")
+        expect(page.locator(STATE)).to_have_text(["No model: nothing is learned by itself"])
+        said = {"thread": "t1", "messages": [{"role": "user", "content": "I live in Oslo.", "id": "m1"}]}
+        server.post("/v1/record?user=ada", said)
+        window.go("#/operations?user=ada")
+        window.go("#/memory?user=ada")
+        expect(page.locator(".nothing-yet")).to_contain_text("backstory doctor --model")
+        expect(page.locator(STATE)).to_have_text(
+            ["1 conversation waits to be learned from", "No model: nothing is learned by itself"]
+        )
+        page.locator(STATE).first.get_by_role("link").click()
+        expect(page).to_have_url(f"{server.url}/#/operations?user=ada")
+        window.settle()
+
+
+def test_a_full_memory_and_failed_updates_are_named_with_what_a_larger_memory_would_hold(
+    open_on: OpenOn, host: Host, tmp_path: Path
+) -> None:
+    with open_home(tmp_path, model=lambda _: "no reply", clock=FakeClock(), max_facts=10) as backstory:
+        memory = backstory.memory(user_id="ada")
+        memory.record("t1", [{"role": "user", "content": "I live in Oslo.", "id": "m1"}])
+        assert memory.extract().failed == 1
+        for n in range(10):
+            memory.add_fact(f"Ada knows number {n}")
+    with host.serving(tmp_path, clock=FakeClock(), model=lambda _: "no reply", max_facts=10) as server:
+        page = open_on(server).go("#/memory?user=ada")
+        expect(page.locator(STATE)).to_have_text(
+            ["Full: 10 facts. What would a larger memory hold?", "Updates of 1 conversation failed"]
+        )
+        page.get_by_role("link", name="What would a larger memory hold?").click()
+        expect(page.get_by_role("heading", name="Compare")).to_be_visible()
+
+
 @pytest.mark.parametrize("size", [(1280, 800), (360, 740)])
 def test_hostile_texts_are_texts_and_break_no_layout(
     open_on: OpenOn, host: Host, tmp_path: Path, size: tuple[int, int]

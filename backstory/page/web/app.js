@@ -12,17 +12,18 @@ import { ScopeChoice, ScopePicker } from "./components/scope_picker.js";
 import { SignIn } from "./components/sign_in.js";
 import { words } from "./app.words.js";
 
-// Each view is loaded when it is first shown. The first five are in the menu.
+// Each view is loaded when it is first shown. The first six are in the menu.
 const VIEWS = {
   memory: () => import("./views/memory.js"),
   timeline: () => import("./views/timeline.js"),
   graph: () => import("./views/graph.js"),
   compare: () => import("./views/compare.js"),
+  agent: () => import("./views/agent.js"),
   operations: () => import("./views/operations.js"),
   why: () => import("./views/why.js"),
 };
 const THEME = "backstory-theme";
-const MENU = ["memory", "timeline", "graph", "compare", "operations"];
+const MENU = ["memory", "timeline", "graph", "compare", "agent", "operations"];
 
 function App() {
   const problem = useStore(refused);

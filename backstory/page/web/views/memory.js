@@ -8,6 +8,7 @@ import { VirtualList } from "../lib/virtual.js";
 import { useWords } from "../lib/words.js";
 import { changesOf, SectionName } from "../components/changes.js";
 import { LiveBanner } from "../components/commit.js";
+import { MemoryState, NothingYet, useStatus } from "../components/memory_state.js";
 import { words as common } from "../components/common.words.js";
 import { FactRow } from "../components/fact.js";
 import { Later } from "../components/later.js";
@@ -30,6 +31,7 @@ export function View({ scope, params, live, caller }) {
     [sort, category, params.contains, validAt],
   );
   const { moment, fact, onRange, error, reload } = useMoment(scope, at, filter, at === undefined ? live.count : 0);
+  const status = useStatus(scope, live.count);
   const marks = useMarks(live, at);
   const change = (changes) => go("memory", { ...params, ...changes }, { replace: true });
   if (!moment) return error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Busy} />`;
@@ -50,6 +52,7 @@ export function View({ scope, params, live, caller }) {
           ${mayWrite && at === undefined && html`<button type="button" class="primary" onClick=${() => setDialog({ kind: "add" })}>${t("add")}</button>`}
         </p>
       </header>
+      ${at === undefined && html`<${MemoryState} scope=${scope} status=${status.data} />`}
       ${at !== undefined && html`<div class="card past-banner" role="status">
         <p><strong>${t("past", { seq: number(moment.seq), time: dateTime(moment.at) })}</strong></p>
         <p class="row">
@@ -65,7 +68,7 @@ export function View({ scope, params, live, caller }) {
         ${moment.count > 0 || q || validAt ? html`<${Finding} scope=${scope} params=${params} sort=${sort} moment=${moment} change=${change} />` : null}
         ${q
           ? html`<${SearchHits} scope=${scope} query=${q} category=${category} round=${live.count} newest=${moment.seq} past=${at !== undefined} />`
-          : html`<${FactList} moment=${moment} fact=${fact} onRange=${onRange} filter=${filter} scope=${scope} marks=${marks} dated=${at !== undefined} />`}
+          : html`<${FactList} moment=${moment} fact=${fact} onRange=${onRange} filter=${filter} scope=${scope} marks=${marks} dated=${at !== undefined} status=${status.data} />`}
       </section>
     </div>
     ${dialog?.kind === "undo" && html`<${Later} load=${() => import("../components/undo.js")} name="UndoDialog" scope=${scope} seq=${dialog.seq} onClose=${() => setDialog(null)} />`}
@@ -173,7 +176,7 @@ function Finding({ scope, params, sort, moment, change }) {
   </div>`;
 }
 
-function FactList({ moment, fact, onRange, filter, scope, marks, dated }) {
+function FactList({ moment, fact, onRange, filter, scope, marks, dated, status }) {
   const t = useWords(words);
   const row = useCallback(
     (index) => {
@@ -183,7 +186,7 @@ function FactList({ moment, fact, onRange, filter, scope, marks, dated }) {
     },
     [fact, marks, dated],
   );
-  if (!moment.count && !filter.valid_at) return html`<${Empty}>${t("empty")}<//>`;
+  if (!moment.count && !filter.valid_at) return dated ? html`<${Empty}>${t("emptyThen")}<//>` : html`<${NothingYet} scope=${scope} status=${status} />`;
   if (!moment.facts.total) return html`<${Empty}>${t("noMatch")}<//>`;
   return html`<${VirtualList}
     className="fact-list"
