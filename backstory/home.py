@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, Unpack, runtime_checkable
 
 from backstory import checks
 from backstory.aio import in_thread
@@ -44,6 +44,7 @@ from backstory.users.owners import Owners
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from backstory.config.keys import SettingKeys
     from backstory.config.loading import Loaded
     from backstory.config.model_factory import ModelLike
     from backstory.ledger.learning.producer import Producer
@@ -119,7 +120,7 @@ class Backstory:
         actor: str | None = None,
         progress: IndexProgress | None = None,
         as_hosted: bool = False,
-        **settings: object,
+        **settings: Unpack[SettingKeys],
     ) -> Self:
         """Open a home. Its folder need not exist yet.
 

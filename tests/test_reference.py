@@ -15,6 +15,8 @@ import reference_commands
 from reference import OBJECTS, PAGE, page
 
 import backstory
+from backstory.config.keys import SettingKeys
+from backstory.config.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 KINDS = [getattr(backstory, name) for name, _ in OBJECTS]
@@ -141,6 +143,7 @@ async def right(bs: Backstory, memory: MemoryHandle, turns: Turns) -> None:
     assert_type(await memory.awhat_if(until=3, max_facts=10), WhatIf)
     assert_type(await turns.aget(k=2), list[TurnView])
     assert_type(await bs.aflush(timeout=1), Flushed)
+    Backstory.open("home", max_facts=300, dedup_key="exact", guaranteed_categories=["correction"])
 
 async def wrong(bs: Backstory, memory: MemoryHandle, turns: Turns) -> None:
     await memory.arecord("t", [], modus="append")
@@ -150,11 +153,13 @@ async def wrong(bs: Backstory, memory: MemoryHandle, turns: Turns) -> None:
     await memory.awhat_if(until=3.5)
     await turns.aget(n=2)
     await bs.aflush(1, 2)
+    Backstory.open("home", max_fact=300)
+    Backstory.open("home", max_facts="many")
 """
 
 
 @pytest.mark.slow
-def test_a_type_checker_finds_a_wrong_argument_of_an_async_twin(tmp_path: Path) -> None:
+def test_a_type_checker_finds_a_wrong_argument_of_an_async_twin_and_a_wrong_key(tmp_path: Path) -> None:
     calls = tmp_path / "calls.py"
     calls.write_text(CALLS, encoding="utf-8")
     # What the linter of `make test` has found is read again.
@@ -162,4 +167,9 @@ def test_a_type_checker_finds_a_wrong_argument_of_an_async_twin(tmp_path: Path) 
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     first = next(number for number, line in enumerate(CALLS.splitlines(), 1) if "modus" in line)
     found = {int(line) for line in re.findall(r"calls\.py:(\d+): error", done.stdout)}
-    assert found == set(range(first, first + 7)), done.stdout
+    assert found == set(range(first, first + 9)), done.stdout
+
+
+def test_the_keys_that_a_type_checker_knows_are_those_of_the_settings() -> None:
+    # The model is an argument of its own.
+    assert [*SettingKeys.__annotations__] == [name for name in Settings.model_fields if name != "model"]
