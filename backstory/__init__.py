@@ -104,6 +104,8 @@ if TYPE_CHECKING:
     from backstory.projections.what_if.needed import ExplainedRefusal as ExplainedRefusal
     from backstory.projections.what_if.needed import NeededValue as NeededValue
     from backstory.projections.what_if.reextract import UpdateCounts as UpdateCounts
+    from backstory.results import ArchivedMemory as ArchivedMemory
+    from backstory.results import ArchivedUser as ArchivedUser
     from backstory.results import ErasedContent as ErasedContent
     from backstory.results import Eviction as Eviction
     from backstory.results import Extracted as Extracted
@@ -115,6 +117,7 @@ if TYPE_CHECKING:
     from backstory.results import ParkedThread as ParkedThread
     from backstory.results import PendingThread as PendingThread
     from backstory.results import PolicyResult as PolicyResult
+    from backstory.results import ReadFile as ReadFile
     from backstory.results import RecordResult as RecordResult
     from backstory.results import Reextracted as Reextracted
     from backstory.results import RefusedItem as RefusedItem
@@ -169,8 +172,9 @@ projections.turns TurnView
 projections.turns.superseded SupersededTurn
 projections.what_if.needed ExplainedRefusal NeededValue
 projections.what_if.reextract UpdateCounts
+results ArchivedMemory ArchivedUser
 results ErasedContent Eviction Extracted FactChange FaultCount Forgotten FoundOwners ImportedDocument ParkedThread
-results PendingThread
+results PendingThread ReadFile
 results PolicyResult RecordResult Reextracted RefusedItem RemovedScope RemovedUser RenamedFact Restored ScopeSummary
 results SignedHead SkippedText Status ThreadSummary WhatIf
 version __version__

@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, Unpack, runtime_checkable
+from typing import IO, TYPE_CHECKING, Protocol, Self, Unpack, runtime_checkable
 
 from backstory import checks
 from backstory.aio import in_thread
@@ -38,7 +38,7 @@ from backstory.outbox.faults import Faults
 from backstory.outbox.outbox import Outbox
 from backstory.projections.history.replay import count_scope
 from backstory.projections.index.builder import IndexProgress
-from backstory.results import FoundOwners, RemovedUser, ScopeSummary
+from backstory.results import ArchivedUser, FoundOwners, RemovedUser, ScopeSummary
 from backstory.users.owners import Owners
 
 if TYPE_CHECKING:
@@ -586,6 +586,31 @@ class Backstory:
             dry_run=dry_run,
         )
 
+    def export_user(self, user_id: str | int | UUID, file: IO[bytes]) -> ArchivedUser:
+        """Write everything that is kept about a user to a zip file, for an access request.
+
+        These are the user's memory and those of the user's agents: what is remembered, the conversations, and every
+        line of both logs. What other users said about this one is not in it.
+
+        Args:
+            user_id: The user.
+            file: A binary file to write to.
+
+        Returns:
+            What was written.
+
+        Raises:
+            ScopeError: The user id is invalid.
+            NotFoundError: There is no such user.
+        """
+        from backstory.users.archive import archive_user
+
+        self._services.must_be_open()
+        user = Scope.of(user_id)
+        if user.user is None:
+            raise ScopeError("export_user needs a user id: the global memory is of no user")
+        return archive_user(user, file, store=self.store, memory=self.memory_of)
+
     def renew(self) -> None:
         """Replace locks in a forked child, where no thread of the parent runs. The fork calls this by itself."""
         self._mutex = threading.Lock()
@@ -597,6 +622,7 @@ class Backstory:
     aflush = in_thread(flush)
     aclose = in_thread(close)
     aforget_user = in_thread(forget_user)
+    aexport_user = in_thread(export_user)
     ascopes = in_thread(scopes)
     asummary = in_thread(summary)
     aowners = in_thread(owners)

@@ -289,6 +289,24 @@ class RemovedUser(msgspec.Struct, frozen=True):
     witness: str | None = None
 
 
+class ArchivedMemory(msgspec.Struct, frozen=True):
+    """A memory in an archive: its folder there, whose it is, what it holds, and the hash of its head."""
+
+    folder: str
+    agent: str | None
+    commits: int
+    facts: int
+    turns: int
+    head: str
+
+
+class ArchivedUser(msgspec.Struct, frozen=True):
+    """A user whose memories were written to an archive."""
+
+    user: str
+    memories: tuple[ArchivedMemory, ...]
+
+
 class PolicyResult(msgspec.Struct, frozen=True):
     """The policy in force, and the configured one. `commit` is the commit that changed it, if this call did."""
 

@@ -12,7 +12,7 @@ from backstory.ledger.importing.formats.tally import Tally
 
 
 def chatgpt(thread: str = "c1", **more: object) -> dict[str, object]:
-    """A question with two answers, of which the second stands; a picture, a tool, and a hidden message."""
+    """Two questions with two answers each, of which one stands; a picture, a tool, and a hidden message."""
     nodes = {
         "root": node(None),
         "sys": node("root", "system", "", hidden=True),
@@ -23,6 +23,7 @@ def chatgpt(thread: str = "c1", **more: object) -> dict[str, object]:
         "a": node("a-tool", "assistant", "Congratulations \ue200cite\ue202turn0\ue201on the move!", at=None),
         "p": node("a", "user", "Look", picture=True, at=1_700_000_009),
         "b": node("p", "assistant", "A fjord.", at=1_700_000_010),
+        "b-old": node("p", "assistant", "A lake.", at=1_700_000_011),
     }
     return {"conversation_id": thread, "create_time": 1_700_000_000, "mapping": nodes, "current_node": "b", **more}
 

@@ -1,1 +1,1 @@
-"""Users of a home: whose memories there are, and the removal of one. Imports the stores, and no door."""
+"""Users of a home: whose memories there are; removal and archive of a user. Imports the stores, and no door."""

@@ -40,7 +40,7 @@ def forget_user(
         purge: Drops what this process holds of a scope, with its read models on disk.
         dry_run: Remove nothing.
     """
-    scopes = _scopes_of(store, user)
+    scopes = scopes_of(store, user)
     folder = home / user.folder
     must_hold_no_links(folder)
     files = [path for path in folder.rglob("*") if not path.is_dir()]
@@ -71,7 +71,7 @@ def forget_user(
     return found
 
 
-def _scopes_of(store: EventStore, user: Scope) -> Sequence[Scope]:
+def scopes_of(store: EventStore, user: Scope) -> Sequence[Scope]:
     """Return the scopes of a user that have a log: the user's own, and the agents'."""
     found: dict[Scope, None] = {}
     for stream in store.streams(f"{user.folder}/"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +181,13 @@ def test_our_own_markdown_comes_back_with_its_ids(cli: Cli, tmp_path: Path) -> N
     (fact,) = cli.json("--user", "bob", "import", write(tmp_path, exported, "MEMORY.md"))["facts"]
     assert (fact["id"], fact["content"], fact["validUntil"]) == ("fact_2_0", "Likes tea", "2099")
     assert fact["category"] == "preference"
+
+
+def test_all_about_a_user_is_written_as_a_zip_file(cli: Cli) -> None:
+    cli.run("--user", "ada", "fact", "add", "Likes tea")
+    result = cli.run("export", "--all-about", "ada")
+    with zipfile.ZipFile(io.BytesIO(result.stdout_bytes)) as archive:
+        assert b"Likes tea" in archive.read("memory/ledger.jsonl")
+    assert result.stderr == "backstory: wrote 1 memory of user ada\n"
+    assert "no user eve is known" in cli.error("export", "--all-about", "eve", code=1)
+    assert "leave --markdown" in cli.error("export", "--all-about", "ada", "--markdown", code=2)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backstory.cli.session import progress_of_total, session_of
+from backstory.cli.session import Session, progress_of_total, session_of
 
 if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
     from backstory.results import PolicyResult
 
 _NOTES = 20
+"""How many notes on an import are printed."""
 _LONG_KIB = 4 * 1024
 """To import less than this takes about a second and needs no progress bar."""
-"""How many notes on an import are printed."""
 
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes without writing them.")]
 
@@ -212,8 +213,12 @@ def export(
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print a MEMORY.md for people: sections, and facts by category.")
     ] = False,
+    all_about: Annotated[
+        str | None,
+        typer.Option("--all-about", metavar="USER", help="Write all that is kept about USER as a zip file."),
+    ] = None,
 ) -> None:
-    """Print memory as a memory.json, or for people to read and compare.
+    """Print memory as a memory.json, or for people to read and compare; or write all about a user as a zip file.
 
     Example: backstory export --markdown > MEMORY.md
     """
@@ -222,6 +227,9 @@ def export(
     from backstory.projections.document.markdown import markdown_of
 
     session = session_of(ctx)
+    if all_about is not None:
+        _export_user(session, all_about, alone=not markdown and not session.as_json)
+        return
     if markdown and session.as_json:
         raise UsageError("--markdown and --json exclude each other: leave one of them out")
     with session.memory() as memory:
@@ -229,3 +237,16 @@ def export(
             write_raw(clean(markdown_of(memory.document())))
         else:
             session.answer(memory.document(), lambda _, document: write_json(document, indented=True))
+
+
+def _export_user(session: Session, user: str, *, alone: bool) -> None:
+    from backstory.cli.pages.labels import counted
+    from backstory.ledger.core.errors import UsageError
+
+    if not alone:
+        raise UsageError("--all-about writes a zip file: leave --markdown and --json out")
+    if sys.stdout.isatty():
+        raise UsageError("--all-about writes a zip file: send it to one, such as `> all.zip`")
+    with session.opened() as bs:
+        found = bs.export_user(user, sys.stdout.buffer)
+    session.note(f"wrote {counted(len(found.memories), 'memory', 'memories')} of user {found.user}")

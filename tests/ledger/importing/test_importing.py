@@ -205,6 +205,12 @@ def test_a_lifetime_that_is_none_is_left_out_and_costs_no_fact(days: object) -> 
     assert fact.source_error is None
 
 
+def test_null_says_nothing_of_a_field(memory: MemoryHandle) -> None:
+    nothing = dict.fromkeys(["confidence", "category", "id", "createdAt", "byHand", "expiresAt", "source"])
+    memory.import_document([{"content": "Likes tea", **nothing}])
+    assert (only(memory).confidence, only(memory).category, only(memory).by_hand) == (0.9, "context", False)
+
+
 @pytest.mark.parametrize(
     "broken", [{"confidence": 2}, {"confidence": "high"}, {"confidence": "1.2"}, {"confidence": True}, {"category": 5}]
 )
