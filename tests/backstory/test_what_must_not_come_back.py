@@ -10,7 +10,7 @@ import pytest
 from fakes import open_home, reply
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sizes import examples
+from sizes import PATIENT, examples, sized
 
 from backstory.ledger.core.errors import RefusedError
 from backstory.ledger.core.events import CandidateRejected, UpdateProposed
@@ -154,7 +154,8 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=examples(1), deadline=None)
+@PATIENT
+@settings(max_examples=sized(examples(), 1_000), deadline=None)
 @given(STEPS)
 def test_nothing_comes_back_by_itself_and_all_that_is_said_again(steps: list[tuple[str, int]]) -> None:
     """Each reply tries to add every text; a model of what the user wants decides which of them may be there."""
@@ -179,6 +180,10 @@ def test_nothing_comes_back_by_itself_and_all_that_is_said_again(steps: list[tup
                     else:
                         memory.forget(fact_id=fact_id)
                     barred.add(n)
+                case "revert" if TEXTS[n] in live:
+                    memory.revert(live[TEXTS[n]].seq, force=True)
+                    left = contents(memory)
+                    barred |= {at for at, text in enumerate(TEXTS) if text in live and text not in left}
                 case "rollback":
                     memory.rollback(1)
                     barred |= {at for at, text in enumerate(TEXTS) if text in live}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from doubles.other_engine import lines_read
 from doubles.redis_server import RedisPlace, RedisServer, empty_redis, other_home, own_redis
-from fakes import open_home
+from fakes import FakeClock, open_home
 
 from backstory.home import Backstory
 from backstory.ledger.core.errors import ConfigError
@@ -82,6 +82,26 @@ def test_a_value_ends_by_itself(home: Path, redis: RedisPlace) -> None:
         with Redis.from_url(redis.url) as client:
             (key,) = client.keys("*")  # type: ignore[misc]
             assert 0 < client.ttl(key) <= 77  # type: ignore[operator]
+
+
+def test_what_redis_holds_of_a_fact_whose_time_is_over_is_not_shown(
+    home: Path, redis: RedisPlace, tmp_path: Path
+) -> None:
+    clock = FakeClock()
+    with opened(home, redis, clock=clock) as bs:
+        learn(bs)
+        bs.memory("ada").add_fact("Ada saw a heron", expires_at="2026-03-01")
+        bs.memory("ada").flush()
+        clock.advance(24 * 3600)
+        with opened(other_home(home, tmp_path / "other"), redis, clock=clock) as other:
+            lines_read.clear()
+            memory = other.memory("ada")
+            assert len(memory.facts()) == len(memory.document().facts) == FEWEST_COMMITS
+            assert lines_read.count("users/ada/ledger") == 1
+            assert not memory.search("heron")
+            assert "heron" not in memory.context("heron").text
+        (held,) = values(redis).values()
+        assert b"heron" in held
 
 
 @pytest.mark.parametrize("kind", ["garbage", "list", "old", "another home's", "huge"])
