@@ -174,7 +174,7 @@ class Searching(Operations):
         if valid_at is not None:
             span = self._services.times().valid_span("valid_at", valid_at)
         if span is not None and within != "facts":
-            raise UsageError("only facts are true at a time: leave out valid_at and include_past, or search facts")
+            raise UsageError("only facts are true at a time or have ended: search facts, or ask turns for neither")
         asked = _Asked(query, most, within, category, source, first, end, floor, explain, span)
         services = self._services
         # An agent may also read its user's facts; the turns are always its own.
