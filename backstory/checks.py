@@ -6,6 +6,8 @@ import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from backstory.ledger.core.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -80,9 +82,12 @@ def messages_in(given: object) -> list[object]:
 
 
 def kept_of(
-    sent: Iterable[object], keep_hidden: KeepHidden | None = None, on_unreadable: Unreadable | None = None
+    sent: Iterable[object],
+    keep_hidden: KeepHidden | None = None,
+    on_unreadable: Unreadable | None = None,
+    tags: tuple[str, ...] = (),
 ) -> list[Kept]:
-    """Return what is kept of messages as a host sends them.
+    """Return what is kept of messages as a host sends them, with the tags of the delivery.
 
     `on_unreadable` gets the index of each message that cannot be read, and the error; without it the error is raised.
 
@@ -92,7 +97,8 @@ def kept_of(
     from backstory.ledger.messages import keep
 
     # One after the other: of many messages only what is kept of each is in memory at a time.
-    return keep(_read(sent, keep_hidden, on_unreadable))
+    kept = keep(_read(sent, keep_hidden, on_unreadable))
+    return [msgspec.structs.replace(message, tags=tags) for message in kept] if tags else kept
 
 
 def _read(

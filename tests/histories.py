@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from sizes import examples
 from story import Story, extract
-from strategies import documents, heats, many_facts, new_facts, policies, proposals, waits, words
+from strategies import documents, edited_tags, heats, many_facts, new_facts, policies, proposals, waits, words
 
 from backstory.ledger.core.commands import (
     AddFact,
@@ -134,6 +134,7 @@ def take_step(draw: st.DrawFn, history: History, step: str) -> tuple[LedgerEvent
                 id=fact_id,
                 content=draw(st.sampled_from([None, "Ada runs", "edited", "x"])),
                 confidence=draw(st.sampled_from([None, 0.9, 0.2])),
+                tags=draw(edited_tags),
             )
             by_model, _ = draw(actors)
             command = EditFact(at="", edit=edit, by_model=by_model)

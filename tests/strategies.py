@@ -82,6 +82,9 @@ _LABELS = {
     "authority": st.sampled_from([*[None] * 6, "descriptive", "prescriptive"]),
 }
 _labels = st.fixed_dictionaries(_LABELS)
+tags = st.sampled_from([(), (), (), ("heron",), ("gull",), ("heron", "gull")])
+edited_tags = st.none() | tags
+_attributes = st.sampled_from([{}, {}, {}, {"team": "red"}, {"team": "blue", "rank": 2}])
 _reasons = st.sampled_from([None, "moved"])
 _few = {most: st.integers(0, most) for most in range(6)}
 _sections = st.lists(st.sampled_from(DOCUMENT_SECTIONS[:3]), unique=True, max_size=2)
@@ -95,6 +98,7 @@ _new_facts = st.builds(
     evidence=st.lists(st.sampled_from(["t1", "t2", "nowhere"]), max_size=2).map(tuple),
     expected_valid_days=st.none() | st.integers(1, 4000),
     source_error=st.none() | contents,
+    tags=tags,
     **_LABELS,
 )
 _days = st.integers(1, 5000)
@@ -112,6 +116,8 @@ _stated = st.fixed_dictionaries(
         "confirmations": st.sampled_from([0, 0, 3]),
         "confirmed_at": st.sampled_from([None, "2025-06-01T00:00:00.000000Z"]),
         "consolidated_from": st.sampled_from([(), (), ("fact_x", "fact_y")]),
+        "tags": tags,
+        "attributes": _attributes,
     }
 )
 _section_times = st.sampled_from([None, "2030-01-01T00:00:00.000000Z"])

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, RootModel, model_validator
 
+from backstory.operations.changing import FactFields
+
 __all__ = [
     "Clearing",
     "Delivery",
@@ -48,6 +50,7 @@ _Confidence = Annotated[float, _Number, Field(ge=0, le=1, examples=[0.9])]
 _DryRun = Annotated[bool, Field(description="Only say what would change.")]
 _Seq = Annotated[int, _Number, Field(ge=0, lt=10**18)]
 _Name = Annotated[str, Field(max_length=100)]
+_Tags = Annotated[list[Annotated[str, Field(max_length=300)]], Field(max_length=20, examples=[["project-a"]])]
 
 
 class _Body(BaseModel):
@@ -78,6 +81,10 @@ class Delivery(_Body):
         "id replaces, with `append` all messages are new, with `replace` they are the whole conversation.",
     )
     immediate: bool = Field(default=False, description="Do not wait for the debounce.")
+    tags: _Tags = Field(
+        default=[],
+        description="What the new turns are about. A fact gets the tags of the turns it is learned from.",
+    )
 
     def plain(self) -> list[dict[str, object]]:
         """Return the messages as they were sent."""
@@ -116,20 +123,31 @@ class Flushing(_Body):
     timeout: Annotated[float, _Number] = Field(default=30.0, ge=0, le=300, description="In seconds.")
 
 
-class _Times(_Body):
-    """When a fact holds: a year, month, day or moment each, with its offset from UTC behind it."""
+class _Stated(_Body):
+    """When a fact holds: a year, month, day or moment each, with its offset from UTC behind it. What it is about."""
 
     valid_from: str | None = Field(default=None, description="Since when it is true.", examples=["2026-03"])
     valid_until: str | None = Field(default=None, description="Until when it is true, to the end of the day it names.")
     expires_at: str | None = Field(default=None, description="Until when it is to be remembered, likewise.")
 
+    tags: _Tags | None = Field(default=None, description="Names that reads can be filtered by.")
+    attributes: dict[str, str | int | float | bool] | None = Field(
+        default=None, description="Names and values, to filter by as `name=value`.", examples=[{"team": "red"}]
+    )
+
     @property
-    def times(self) -> dict[str, str | None]:
-        """The times by name."""
-        return {"valid_from": self.valid_from, "valid_until": self.valid_until, "expires_at": self.expires_at}
+    def stated(self) -> FactFields:
+        """What it states, by name."""
+        return {
+            "valid_from": self.valid_from,
+            "valid_until": self.valid_until,
+            "expires_at": self.expires_at,
+            "tags": self.tags,
+            "attributes": self.attributes,
+        }
 
 
-class FactToAdd(_Times):
+class FactToAdd(_Stated):
     """A fact that a person enters. No model changes it from then on."""
 
     content: str = Field(min_length=1, examples=["User is allergic to peanuts"])
@@ -137,8 +155,11 @@ class FactToAdd(_Times):
     confidence: _Confidence = 0.9
 
 
-class EditedFact(_Times):
-    """What changes of a fact; what is left out stays, and an empty time is unknown again."""
+class EditedFact(_Stated):
+    """What changes of a fact; what is left out stays, and an empty time is unknown again.
+
+    Tags and attributes take the place of all that it has.
+    """
 
     content: str | None = Field(default=None, min_length=1, examples=["User is allergic to all nuts"])
     category: _Category | None = None
@@ -224,6 +245,7 @@ class FullContext(_Body):
     max_tokens: Annotated[int, _Number, Field(ge=1, le=1_000_000)] | None = None
     thread: _Thread | None = None
     facts: bool = True
+    tags: _Tags | None = Field(default=None, description="Of the facts with tags only those with all of these.")
 
     def about(self) -> str | list[dict[str, object]] | None:
         """Return the messages as they were sent."""

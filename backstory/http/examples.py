@@ -134,6 +134,7 @@ MEMORY: dict[str, Any] = {
     ],
     "facts": {"total": 1, "offset": 0, "items": [_FACT]},
     "categories": {"preference": 1},
+    "tags": {},
     "count": 1,
     "changed": {"added": ["fact_2_0"], "removed": [], "revised": [], "sections": []},
 }

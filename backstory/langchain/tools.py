@@ -18,6 +18,7 @@ from backstory.ledger.core.policy import CATEGORIES
 from backstory.ledger.core.sanitize import Json, safe_json
 from backstory.ledger.core.scope import Scope
 from backstory.memory import MemoryHandle
+from backstory.operations.changing import FactFields
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.projections.history.audit import Why
 from backstory.projections.search.results import Hit
@@ -29,6 +30,7 @@ _SURE = "How sure it is, from 0 to 1: high where the user said so, lower where y
 _FROM = "Since when it is true, where that is known: 2026, 2026-03, 2026-03-05 or a moment."
 _UNTIL = "Until when it is true, to the end of that year, month or day."
 _EXPIRES = "Until when it is worth remembering, to the end of that year, month or day."
+_TAGS = "Names to find it by, such as a project; in an update all that it has from now on."
 _ID = "The fact's id, as memory_search gives it."
 _EVIDENCE = 10
 _HISTORY = 20
@@ -69,6 +71,7 @@ def memory_tools(fail_safe: FailSafeMemory, opens: Opens) -> list[BaseTool]:
         *,
         valid_at: Annotated[str | None, "Only facts that were true then: 2026, 2026-04, 2026-04-30."] = None,
         include_past: Annotated[bool, "Also facts that were true once and have ended."] = False,
+        tags: Annotated[list[str] | None, "Only facts with all of these tags, such as a project."] = None,
     ) -> str:
         """Look up what is remembered about the user: facts, the most fitting first.
 
@@ -77,7 +80,9 @@ def memory_tools(fail_safe: FailSafeMemory, opens: Opens) -> list[BaseTool]:
         return answer(
             runtime,
             lambda memory: _found(
-                memory.search(query, top_k=limit, category=category, valid_at=valid_at, include_past=include_past)
+                memory.search(
+                    query, top_k=limit, category=category, valid_at=valid_at, include_past=include_past, tags=tags
+                )
             ),
         )
 
@@ -91,15 +96,16 @@ def memory_tools(fail_safe: FailSafeMemory, opens: Opens) -> list[BaseTool]:
         valid_from: Annotated[str | None, _FROM] = None,
         valid_until: Annotated[str | None, _UNTIL] = None,
         expires_at: Annotated[str | None, _EXPIRES] = None,
+        tags: Annotated[list[str] | None, _TAGS] = None,
     ) -> str:
         """Remember a new fact about the user, for this conversation and all later ones.
 
         Use it when the user says something lasting: a preference, a correction, a goal, who they are, what they work
         on. Not for what matters to this conversation alone.
         """
-        times = {"valid_from": valid_from, "valid_until": valid_until, "expires_at": expires_at}
+        stated = FactFields(valid_from=valid_from, valid_until=valid_until, expires_at=expires_at, tags=tags)
 
-        return answer(runtime, lambda memory: _done("added", memory.add_fact(content, category, confidence, **times)))
+        return answer(runtime, lambda memory: _done("added", memory.add_fact(content, category, confidence, **stated)))
 
     @tool
     def memory_update(
@@ -112,12 +118,13 @@ def memory_tools(fail_safe: FailSafeMemory, opens: Opens) -> list[BaseTool]:
         valid_from: Annotated[str | None, _FROM] = None,
         valid_until: Annotated[str | None, _UNTIL] = None,
         expires_at: Annotated[str | None, _EXPIRES] = None,
+        tags: Annotated[list[str] | None, _TAGS] = None,
     ) -> str:
         """Change a fact that is outdated, wrong or too vague; what is left out stays as it is."""
-        times = {"valid_from": valid_from, "valid_until": valid_until, "expires_at": expires_at}
+        stated = FactFields(valid_from=valid_from, valid_until=valid_until, expires_at=expires_at, tags=tags)
         return answer(
             runtime,
-            lambda memory: _done("updated", memory.edit_fact(fact_id, content, category, confidence, **times)),
+            lambda memory: _done("updated", memory.edit_fact(fact_id, content, category, confidence, **stated)),
         )
 
     @tool

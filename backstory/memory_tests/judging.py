@@ -276,7 +276,7 @@ class Judge:
         content = one.content if isinstance(one, Fact) else content_of(one)
         if match.category is not None and not same_category(getattr(one, "category", None) or "", match.category):
             return False
-        if match.tag is not None and match.tag not in getattr(one, "tags", ()):
+        if match.tag is not None and match.tag not in (getattr(one, "tags", None) or ()):
             return False
         if match.holds is not None and folded(match.holds) not in folded(content):
             return False

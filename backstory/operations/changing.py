@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import assert_never
+from typing import TypedDict, assert_never
 
 import msgspec
 
@@ -30,6 +30,7 @@ from backstory.ledger.core.errors import (
     UsageError,
 )
 from backstory.ledger.core.events import (
+    Attribute,
     CandidateRejected,
     Edit,
     ErasureEvent,
@@ -47,6 +48,7 @@ from backstory.ledger.core.events import (
 from backstory.ledger.core.moments import stated_time
 from backstory.ledger.core.policy import PolicyValue, check_policy, read_category
 from backstory.ledger.core.sanitize import MAX_FACT, MAX_NAME, safe_text
+from backstory.ledger.text.tags import read_attributes, read_tags
 from backstory.operations.importing.document import import_document
 from backstory.operations.services import Operations, ScopeServices, live_fact, read_policy
 from backstory.projections.document.document import Document, document_of
@@ -71,6 +73,16 @@ class _GivenTimes(msgspec.Struct, frozen=True):
         """
         given = {name: checks.text(name, value) for name in TIMES if (value := getattr(self, name)) is not None}
         return {name: text if not text.strip() else _stated(name, text) for name, text in given.items()}
+
+
+class FactFields(TypedDict, total=False):
+    """The keyword arguments of `add_fact` and `edit_fact`, for doors that pass them on."""
+
+    valid_from: str | None
+    valid_until: str | None
+    expires_at: str | None
+    tags: Sequence[str] | None
+    attributes: Mapping[str, Attribute] | None
 
 
 def _stated(name: str, text: str) -> str:
@@ -225,6 +237,8 @@ class Changing(Operations):
         valid_from: str | None = None,
         valid_until: str | None = None,
         expires_at: str | None = None,
+        tags: Sequence[str] | None = None,
+        attributes: Mapping[str, Attribute] | None = None,
     ) -> FactChange:
         """Add a fact by hand. No model changes it from then on. A model's tools use `by`.
 
@@ -236,6 +250,8 @@ class Changing(Operations):
                 stand behind it. None: unknown.
             valid_until: Until when it is true, to the end of that year, month or day.
             expires_at: Until when it is to be remembered, likewise.
+            tags: Up to 20 names that reads can be filtered by, such as a project; up to 64 characters each.
+            attributes: Up to 20 names with a text, a number or a truth value each, to filter by likewise.
 
         Returns:
             The commit, the fact, and the facts that the cap evicted for it.
@@ -244,13 +260,19 @@ class Changing(Operations):
             DuplicateFactError: A live fact says the same; the refusal is recorded.
             CapError: There is no room for it; the refusal is recorded.
             RefusedError: Another rule refuses a model's fact; the refusal is recorded.
-            UsageError: The text or the category is empty, the confidence outside 0 to 1, or a time is none.
+            UsageError: The text or the category is empty, the confidence outside 0 to 1, or a time, a tag or an
+                attribute is none.
         """
         times = _GivenTimes(valid_from, valid_until, expires_at)
         services = self._services
         text = _text(content)
         fact = NewFact(place="facts/0", content=text, category=_category(category), confidence=_confidence(confidence))
-        fact = msgspec.structs.replace(fact, **{name: stated for name, stated in times.read().items() if stated})
+        fact = msgspec.structs.replace(
+            fact,
+            **{name: stated for name, stated in times.read().items() if stated},
+            tags=read_tags(tags or ()),
+            attributes=read_attributes(attributes or {}),
+        )
         command = AddFact(at="", fact=fact, by_model=services.by_model, thread=services.conversation)
         cause = services.cause("manual", action="add", by_model=services.by_model)
         commit = _commit(services, cause, lambda: command, fact)
@@ -270,6 +292,8 @@ class Changing(Operations):
         valid_from: str | None = None,
         valid_until: str | None = None,
         expires_at: str | None = None,
+        tags: Sequence[str] | None = None,
+        attributes: Mapping[str, Attribute] | None = None,
     ) -> FactChange:
         """Change a fact by hand. No model changes it from then on. A model's tools use `by`.
 
@@ -281,6 +305,8 @@ class Changing(Operations):
             valid_from: Since when it is true, as in `add_fact`; "" where that is not known after all.
             valid_until: Until when it is true, likewise.
             expires_at: Until when it is to be remembered, likewise.
+            tags: The tags that it has from now on, all of them; [] for none.
+            attributes: The attributes that it has from now on, likewise.
 
         Returns:
             The commit and the fact as it is now.
@@ -293,8 +319,8 @@ class Changing(Operations):
         """
         times = _GivenTimes(valid_from, valid_until, expires_at)
         services = self._services
-        if content is None and category is None and confidence is None and times == _GivenTimes():
-            raise UsageError("nothing to change: give a text, a category, a confidence or a time")
+        if times == _GivenTimes() and all(one is None for one in (content, category, confidence, tags, attributes)):
+            raise UsageError("nothing to change: give a text, a category, a confidence, a time, tags or attributes")
         edit = Edit(
             place="facts/0",
             id=checks.text("fact_id", fact_id),
@@ -302,6 +328,8 @@ class Changing(Operations):
             category=None if category is None else _category(category),
             confidence=None if confidence is None else _confidence(confidence),
             **times.read(),
+            tags=None if tags is None else read_tags(tags),
+            attributes=None if attributes is None else read_attributes(attributes),
         )
         cause = services.cause("manual", action="edit", fact=edit.id, by_model=services.by_model)
 

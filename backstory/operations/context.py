@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from backstory import checks
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import thread_summaries
@@ -41,6 +43,7 @@ def context(
     *,
     thread: str | None,
     facts: bool,
+    tags: tuple[str, ...] = (),
 ) -> Context:
     """Return the block to inject; see `MemoryHandle.context`."""
     if max_tokens is not None:
@@ -57,6 +60,8 @@ def context(
     joined = services.joined()
     memory = services.memory() if joined is None else joined.memory
     alike = _likeness(services, memory, joined, words) if words else {}
+    if tags:
+        memory = _tagged(memory, tags)
     lines = services.home.states(writer.scope).blocks
     block = lines.block(
         memory,
@@ -74,6 +79,12 @@ def context(
     head, beside = services.head_at(writer, memory.seq), services.beside()
     of_both = None if joined is None or beside is None else services.head_at(beside, joined.users.seq)
     return block.given_at(head, of_user=writer is not services.own, users=of_both)
+
+
+def _tagged(memory: Memory, tags: tuple[str, ...]) -> Memory:
+    """Return a memory without the facts that are about something else than a filter names."""
+    kept = {i: fact for i, fact in memory.facts.items() if not (fact.tags or fact.attributes) or fact.has(tags)}
+    return msgspec.structs.replace(memory, facts=kept)
 
 
 def _likeness(services: ScopeServices, memory: Memory, joined: Joined | None, words: str) -> Mapping[str, float]:

@@ -18,6 +18,7 @@ from backstory.ledger.core.memory import Memory, lapses
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
 from backstory.ledger.log.backlog import WaitingThread
+from backstory.ledger.text.tags import read_filter
 from backstory.ledger.threads.due import Due
 from backstory.operations.context import context as block_of
 from backstory.operations.services import HomeServices, Operations, ScopeServices, begun_fact
@@ -142,7 +143,14 @@ class Reading(Operations):
         self._services.home.projector.flush_if_free(self._services.reading())
         return document_of(self._services.memory())
 
-    def facts(self, at: At | None = None, *, joined: bool = True, valid_at: When | None = None) -> tuple[Fact, ...]:
+    def facts(
+        self,
+        at: At | None = None,
+        *,
+        joined: bool = True,
+        valid_at: When | None = None,
+        tags: Sequence[str] | None = None,
+    ) -> tuple[Fact, ...]:
         """Return the live facts, now or at an earlier moment, or what was known then of another time.
 
         An agent reads its user's facts, too, unless `agent_reads` says otherwise: then each is an `OwnedFact`, whose
@@ -154,14 +162,19 @@ class Reading(Operations):
             valid_at: Only facts that were true at this time, or at some time in this year, month or day, and with them
                 those that have ended since; each of these says until when. A fact that does not state when it began
                 may always have been true.
+            tags: Only facts with all of these tags; `name=value` is about an attribute.
 
         Returns:
             The facts, oldest first.
 
         Raises:
-            UsageError: `at` is neither a commit nor a time, or in the future.
+            UsageError: `at` is neither a commit nor a time, or in the future; or a tag is none.
             NotFoundError: The ledger has no such commit.
         """
+        wanted = read_filter(tags or ())
+        return tuple(fact for fact in self._known_facts(at, joined=joined, valid_at=valid_at) if fact.has(wanted))
+
+    def _known_facts(self, at: At | None, *, joined: bool, valid_at: When | None) -> tuple[Fact, ...]:
         services = self._services
         if valid_at is None:
             both = services.joined(at) if joined else None
@@ -184,6 +197,7 @@ class Reading(Operations):
         descending: bool = False,
         category: str | None = None,
         contains: str | None = None,
+        tags: Sequence[str] | None = None,
         offset: int = 0,
         limit: int = 100,
         valid_at: When | None = None,
@@ -197,6 +211,7 @@ class Reading(Operations):
             descending: The other way round.
             category: Only facts of this category.
             contains: Only facts with this text in them, in any case, width and Unicode form.
+            tags: Only facts with all of these tags; `name=value` is about an attribute.
             offset: How many of the matching facts to skip.
             limit: How many to return at most.
             valid_at: Only facts that were true at this time, and with them those that have ended since, as in `facts`.
@@ -217,6 +232,7 @@ class Reading(Operations):
             checks.flag("descending", descending),
             None if category is None else checks.text("category", category),
             None if contains is None else checks.text("contains", contains),
+            read_filter(tags or ()),
             checks.whole("offset", offset, 0),
             checks.whole("limit", limit, 0),
         )
@@ -296,6 +312,7 @@ class Reading(Operations):
         *,
         thread: str | None = None,
         facts: bool = True,
+        tags: Sequence[str] | None = None,
     ) -> Context:
         """Return the block of memory to put before a model, in two parts.
 
@@ -313,6 +330,8 @@ class Reading(Operations):
             max_tokens: The text never has more; `max_injection_tokens` unless given.
             thread: Add the summaries of this conversation.
             facts: Without them only sections and summaries are in the block, for an agent that searches facts itself.
+            tags: Of the facts that have tags or attributes only those with all of these; `name=value` is about an
+                attribute. Facts without any are about the user in general and stay, and so do sections.
 
         Returns:
             Both parts, their tokens and how they were counted, and the ids of the facts. Its `note()` is for the
@@ -320,9 +339,10 @@ class Reading(Operations):
 
         Raises:
             InputError: `messages` is no list, or one of the last cannot be read.
-            UsageError: `max_tokens` is no number above 0, or `thread` is no text.
+            UsageError: `max_tokens` is no number above 0, `thread` is no text, or a tag is none.
         """
-        return block_of(self._services, messages, max_tokens, thread=thread, facts=facts)
+        wanted = read_filter(tags or ())
+        return block_of(self._services, messages, max_tokens, thread=thread, facts=facts, tags=wanted)
 
     def touch(self, *fact_ids: str) -> int:
         """Count live facts as used: with `fact_eviction_policy: hybrid`, facts in use stay longer.

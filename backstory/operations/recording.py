@@ -30,6 +30,7 @@ from backstory.ledger.erasure.digest import Seal, sealing
 from backstory.ledger.log.backlog import count_turns
 from backstory.ledger.log.commits import read_durable_commits
 from backstory.ledger.log.writer import TURNS_PER_COMMIT, Recorded, Writer
+from backstory.ledger.text.tags import read_tags
 from backstory.ledger.threads.continuing import continued, holds
 from backstory.ledger.threads.told import SKIPPED, Place, Told
 from backstory.ledger.threads.transcript import Thread, Threads
@@ -265,6 +266,7 @@ class Recording(Operations):
         immediate: bool = False,
         keep_hidden: KeepHidden | None = None,
         on_unreadable: Unreadable | None = None,
+        tags: Sequence[str] | None = None,
     ) -> RecordResult:
         """Record what is new of a conversation. It is durable on return and is extracted after the debounce.
 
@@ -283,6 +285,8 @@ class Recording(Operations):
             keep_hidden: Gets the `additional_kwargs` of a message that its host hides; True keeps it.
             on_unreadable: Gets the index in `messages` and the error of a message that cannot be read; the message is
                 skipped.
+            tags: Up to 20 names that the new turns get, such as the project that they are about. A fact gets the tags
+                of the turns that it is learned from. Turns that are recorded already keep the tags that they have.
 
         Returns:
             How many turns are new, skipped and superseded.
@@ -290,12 +294,12 @@ class Recording(Operations):
         Raises:
             InputError: `messages` is no list, or one cannot be read and there is no `on_unreadable`. Nothing is
                 recorded.
-            UsageError: The thread or the mode cannot be one.
+            UsageError: The thread, the mode or a tag cannot be one.
         """
         if mode not in get_args(Mode):
             raise UsageError(f"mode must be conversation, branch, append or replace, got {mode!r}")
         sent = checks.messages_in(messages)
-        kept = checks.kept_of(sent, keep_hidden, on_unreadable)
+        kept = checks.kept_of(sent, keep_hidden, on_unreadable, read_tags(tags or ()))
         taken = self.intake.take_in(thread, kept, mode=mode, immediate=immediate)
         return msgspec.structs.replace(taken, skipped=taken.skipped + len(sent) - len(kept))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import Literal
 
@@ -16,6 +16,7 @@ from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.events import NO_THREADS
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.writer import Writer
+from backstory.ledger.text.tags import read_filter
 from backstory.operations.services import Operations, ScopeServices, must_know
 from backstory.projections.context.joined import USERS
 from backstory.projections.history.times import When
@@ -42,6 +43,7 @@ class _Asked(msgspec.Struct, frozen=True):
     until: str | None
     min_similarity: float | None
     explain: bool
+    tags: tuple[str, ...]
     true_in: tuple[str, str] | None = None
     """The span of time in which facts have to have been true; None: only what is in memory."""
 
@@ -49,7 +51,12 @@ class _Asked(msgspec.Struct, frozen=True):
 def _find(services: ScopeServices, writer: Writer, asked: _Asked, most: int) -> Found:
     if asked.true_in is not None:
         bounds = SearchFilters.read(
-            asked.within, category=asked.category, thread=asked.thread, since=asked.since, until=asked.until
+            asked.within,
+            category=asked.category,
+            thread=asked.thread,
+            since=asked.since,
+            until=asked.until,
+            tags=asked.tags,
         )
         facts = services.true_in(writer, None, *asked.true_in)
         return find_among(facts, asked.query, most, bounds, explain=asked.explain)
@@ -61,6 +68,7 @@ def _find(services: ScopeServices, writer: Writer, asked: _Asked, most: int) -> 
         thread=asked.thread,
         since=asked.since,
         until=asked.until,
+        tags=asked.tags,
         min_similarity=asked.min_similarity,
         explain=asked.explain,
     )
@@ -138,6 +146,7 @@ class Searching(Operations):
         explain: bool = False,
         valid_at: When | None = None,
         include_past: bool = False,
+        tags: Sequence[str] | None = None,
     ) -> Found:
         """Search live facts or standing turns, by words and by meaning.
 
@@ -156,6 +165,7 @@ class Searching(Operations):
             explain: Say of each hit why it has its rank.
             valid_at: Only facts that were true at this time, also those that have ended since, as in `facts`; by words.
             include_past: Also all facts that have ended; by words.
+            tags: Only facts with all of these tags; `name=value` is about an attribute.
 
         Returns:
             The hits, the best first.
@@ -169,13 +179,14 @@ class Searching(Operations):
         floor = None if min_similarity is None else checks.number("min_similarity", min_similarity, -1, 1)
         source = None if thread is None else checks.text("thread", thread)
         category = None if category is None else checks.text("category", category)
+        wanted = read_filter(tags or ())
         first, end = self._services.times().span(since, until)
         span = ("", "~") if include_past else None
         if valid_at is not None:
             span = self._services.times().valid_span("valid_at", valid_at)
         if span is not None and within != "facts":
             raise UsageError("only facts are true at a time or have ended: search facts, or ask turns for neither")
-        asked = _Asked(query, most, within, category, source, first, end, floor, explain, span)
+        asked = _Asked(query, most, within, category, source, first, end, floor, explain, wanted, span)
         services = self._services
         # An agent may also read its user's facts; the turns are always its own.
         reading = services.reading() if asked.within == "facts" else services.writer

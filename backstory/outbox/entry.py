@@ -56,6 +56,7 @@ class Records(Protocol):
         immediate: bool = False,
         keep_hidden: KeepHidden | None = None,
         on_unreadable: Unreadable | None = None,
+        tags: Sequence[str] | None = None,
     ) -> RecordResult:
         """Record what is new of a conversation."""
 
@@ -74,6 +75,7 @@ class OutboxEntry:
         sent_before: Whether the messages may have been recorded already.
         kept: The messages, read and filtered already; `messages` do not count then.
         mode: What the delivery holds.
+        tags: The tags of its turns.
 
     Attributes:
         size: Bytes of the packed messages; 0 before.
@@ -94,6 +96,7 @@ class OutboxEntry:
         sent_before: bool = False,
         kept: Sequence[Kept] | None = None,
         mode: Mode | Told = "conversation",
+        tags: tuple[str, ...] = (),
     ) -> None:
         self.scope = scope
         self.thread = thread
@@ -101,6 +104,7 @@ class OutboxEntry:
         self.number = self.attempts = self.size = 0
         self._sent_before = sent_before
         self._mode = mode
+        self._tags = tags
         self._memory = memory
         self._messages = messages
         self._sent = len(messages) if kept is None else len(kept)
@@ -141,6 +145,7 @@ class OutboxEntry:
                 immediate=self.immediate,
                 keep_hidden=self._keep_hidden,
                 on_unreadable=self._leave_out,
+                tags=self._tags,
             )
         self.pack()
         kept = self._kept or []
@@ -151,7 +156,7 @@ class OutboxEntry:
         """Copy the messages, so that later changes of the host's objects have no effect."""
         if self._kept is None:
             try:
-                self._kept = kept_of(self._messages, self._keep_hidden, self._leave_out)
+                self._kept = kept_of(self._messages, self._keep_hidden, self._leave_out, self._tags)
             except Exception as error:  # noqa: BLE001 the host's messages and callback can raise anything
                 self._unreadable(error)
                 self._kept = []

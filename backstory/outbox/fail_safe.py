@@ -12,6 +12,7 @@ from backstory.checks import messages_in
 from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import LockTimeoutError, UsageError
 from backstory.ledger.core.scope import Scope, name_text
+from backstory.ledger.text.tags import read_tags, readable_tags
 from backstory.outbox.entry import OutboxEntry, Records
 from backstory.outbox.faults import Faults, HasScope, scope_of
 from backstory.outbox.outbox import SLOW_SECONDS, Outbox
@@ -95,6 +96,7 @@ class FailSafeMemory:
         keep_hidden: KeepHidden | None = None,
         sent_before: bool = False,
         mode: Mode = "conversation",
+        tags: Sequence[str] | None = None,
     ) -> RecordResult | None:
         """Record the new messages of a conversation, as `MemoryHandle.record`.
 
@@ -109,6 +111,7 @@ class FailSafeMemory:
             keep_hidden: Decides which hidden messages are kept.
             sent_before: Whether the messages may have been recorded already.
             mode: As for `MemoryHandle.record`.
+            tags: As for `MemoryHandle.record`; those that cannot be kept are left out and counted as a fault.
 
         Returns:
             The result; None if the delivery was queued, or can never be recorded.
@@ -123,6 +126,11 @@ class FailSafeMemory:
         except Exception as error:  # noqa: BLE001 the host's list can raise anything
             self._faults.note(scope, "record", error)
             return None
+        try:
+            named = read_tags(tags or ())
+        except UsageError as error:
+            self._faults.note(scope, "record", error)
+            named = readable_tags(tags or ())
         entry = OutboxEntry(
             scope,
             self._opens(memory),
@@ -133,6 +141,7 @@ class FailSafeMemory:
             on_unreadable=lambda error: self._faults.note(scope, "record", error),
             sent_before=sent_before,
             mode=mode,
+            tags=named,
         )
         return self._outbox.hand_over(entry)
 

@@ -27,6 +27,7 @@ from backstory.ledger.core.events import (
     FactEvent,
     FactRemoved,
     FactRevised,
+    Fields,
     NewFact,
     NewSummary,
     Reinforcement,
@@ -48,9 +49,6 @@ from backstory.ledger.core.policy import Policy
 CONSOLIDATIONS = "factsToConsolidate/"
 """The prefix of the places of consolidations."""
 
-Fields: TypeAlias = dict[str, str | int | float | bool | None]
-"""Fields of a candidate, by name."""
-
 LISTS = (
     "newFacts",
     "factsToRemove",
@@ -71,7 +69,9 @@ _LABELS = ("scope", "durability", "authority", "topic")
 
 TIMES = ("valid_from", "valid_until", "expires_at")
 """The fields of a fact that say when it holds."""
-EDITABLE = ("content", "category", "confidence", *TIMES)
+TAGS = ("tags", "attributes")
+"""The fields of a fact that reads can be filtered by, and that say nothing themselves."""
+EDITABLE = ("content", "category", "confidence", *TIMES, *TAGS)
 """The fields that an Edit changes."""
 
 
@@ -315,6 +315,8 @@ def _as_candidate(fact: Fact, place: str, *, stated: bool) -> NewFact:
         valid_from=fact.valid_from,
         valid_until=fact.valid_until,
         expires_at=fact.expires_at,
+        tags=fact.tags,
+        attributes=fact.attributes,
     )
     if not stated:
         return candidate
@@ -432,7 +434,7 @@ def _revision_of(event: FactRevised, place: str, *, stated: bool) -> Candidate |
         case "ending":
             ending = Removal(place=place, id=after.id, ended=True, valid_until=after.valid_until)
             return msgspec.structs.replace(ending, **event.proposed)
-        case "restored":
+        case "restored" | "tagged":
             return None
 
 

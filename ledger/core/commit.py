@@ -29,13 +29,14 @@ from backstory.ledger.core.events import (
     PolicyChanged,
     Redacted,
     TurnRange,
+    TurnRecorded,
 )
 from backstory.ledger.core.kinds import CauseAction, CauseKind
 from backstory.ledger.core.sanitize import Json
 
-FORMAT = 3
+FORMAT = 4
 """The newest version; a line has the lowest one that says all of it, so older programs read what they understand."""
-_AS_THEY_ARE = (1, 2, 3)
+_AS_THEY_ARE = (1, 2, 3, 4)
 """The versions whose contents need no upcast."""
 
 _NO_HASH = "0" * 64
@@ -245,17 +246,20 @@ def _needed_version(events: Iterable[Event]) -> int:
 
     An older program ignores fields that it does not know, so what it must not miss needs a newer version.
     """
-    # Version 3: a fact states when it holds, or has ended; the policy asks for a user's words. Version 2: a text that
-    # was taken away is marked.
+    # Version 4: a fact or a turn has tags. Version 3: a fact states when it holds, or has ended; the policy asks for a
+    # user's words. Version 2: a text that was taken away is marked.
     return max(map(_version_of, events), default=1)
 
 
 def _version_of(event: Event) -> int:
-    if isinstance(event, FactAdded | FactRemoved) and _states_times(event.fact):
-        return 3
-    if isinstance(event, FactRemoved) and event.reason in ("ended", "expired"):
-        return 3
-    if isinstance(event, FactRevised) and (_states_times(event.before) or _states_times(event.after)):
+    facts: tuple[Fact, ...] = ()
+    if isinstance(event, FactAdded | FactRemoved):
+        facts = (event.fact,)
+    elif isinstance(event, FactRevised):
+        facts = (event.before, event.after)
+    if any(fact.tags or fact.attributes for fact in facts) or (isinstance(event, TurnRecorded) and event.turn.tags):
+        return 4
+    if any(map(_states_times, facts)) or (isinstance(event, FactRemoved) and event.reason in ("ended", "expired")):
         return 3
     if isinstance(event, PolicyChanged) and event.after.evidence == "user":
         return 3

@@ -25,6 +25,7 @@ from backstory.ledger.core.events import (
     FactAdded,
     FactRemoved,
     FactRevised,
+    Fields,
     NewFact,
     NewSummary,
     Reinforcement,
@@ -71,12 +72,12 @@ def fact_texts(fact: Fact) -> tuple[str, ...]:
 
 
 def all_fact_texts(fact: Fact) -> Iterator[str]:
-    """Yield the content of a fact, and its category if that is a free one.
+    """Yield the content of a fact, its category if that is a free one, its tags and attributes.
 
-    A category is no text to look for elsewhere: other facts have the same one.
+    These are no texts to look for elsewhere: other facts have the same ones.
     """
     yield from fact_texts(fact)
-    yield from _category(fact.category)
+    yield from _labels(fact)
 
 
 def turn_texts(turn: Turn) -> Iterator[str]:
@@ -84,6 +85,7 @@ def turn_texts(turn: Turn) -> Iterator[str]:
     yield turn.content
     yield from filter(None, (turn.name, turn.cause_by, turn.sent_from, *turn.send_to))
     yield from _leaves(turn.metadata)
+    yield from turn.tags
 
 
 def _leaves(value: object) -> Iterator[str]:
@@ -125,6 +127,12 @@ def _category(category: str | None) -> Iterator[str]:
         yield category
 
 
+def _labels(labelled: Fact | NewFact | Edit) -> Iterator[str]:
+    yield from _category(labelled.category)
+    yield from labelled.tags or ()
+    yield from _leaves(labelled.attributes)
+
+
 def _candidate_texts(candidate: Candidate) -> Iterator[str]:
     if not isinstance(candidate, Edit | Unread):
         # A model may write any text as a label.
@@ -132,7 +140,7 @@ def _candidate_texts(candidate: Candidate) -> Iterator[str]:
     match candidate:
         case NewFact():
             yield candidate.content
-            yield from _category(candidate.category)
+            yield from _labels(candidate)
             yield candidate.source_error or ""
         case Removal() | Extension():
             yield from _not_ids((candidate.id,))
@@ -146,7 +154,7 @@ def _candidate_texts(candidate: Candidate) -> Iterator[str]:
             yield candidate.content
             yield from _category(candidate.category)
         case Edit():
-            yield from _category(candidate.category)
+            yield from _labels(candidate)
             yield candidate.content or ""
         case Unread():
             yield from _quoted(candidate.text)
@@ -155,18 +163,24 @@ def _candidate_texts(candidate: Candidate) -> Iterator[str]:
             assert_never(candidate)
 
 
+def _proposed(fields: Fields) -> Iterator[str]:
+    for name, value in fields.items():
+        if name not in _NAMES and not isinstance(value, int | float):
+            yield from _leaves(value)
+
+
 def texts_beside_fact(event: Event) -> Iterator[str]:
     """Yield the content of an event except that of its fact: all content, if the event has no fact."""
     match event:
         case FactAdded(fact=fact):
-            yield from _category(fact.category)
-            yield from (value for key, value in event.proposed.items() if key not in _NAMES and isinstance(value, str))
+            yield from _labels(fact)
+            yield from _proposed(event.proposed)
         case FactRevised(before=before, after=after):
-            yield from _category(before.category)
-            yield from _category(after.category)
-            yield from (value for key, value in event.proposed.items() if key not in _NAMES and isinstance(value, str))
+            yield from _labels(before)
+            yield from _labels(after)
+            yield from _proposed(event.proposed)
         case FactRemoved(fact=fact):
-            yield from _category(fact.category)
+            yield from _labels(fact)
             yield event.note or ""
             yield from event.labels.values()
         case SummaryUpdated():

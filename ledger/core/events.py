@@ -37,6 +37,17 @@ NO_THREADS = ("manual", "import", TOOL_SOURCE)
 """Sources of facts that are no threads: entered by hand, imported, added by a tool."""
 
 
+Attribute: TypeAlias = str | int | float | bool
+"""The value of an attribute."""
+Attributes: TypeAlias = dict[str, Attribute]
+"""Attributes of a fact, by name."""
+
+
+def spelled(value: Attribute) -> str:
+    """Return the value of an attribute as a filter spells it: `true`, `3`, `0.5`, or the text."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 class _Value(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, rename="camel"):
     """Base of the values that events carry."""
 
@@ -69,6 +80,7 @@ class Fact(_Value, frozen=True, kw_only=True):
 
     What it says was true from `valid_from` to the end of `valid_until`, and it is not to be remembered once
     `expires_at` has passed: a year, month, day or moment each, as `moments.stated_time` spells them; None: unknown.
+    `tags` and `attributes` are what reads are filtered by; see `ledger.text.tags`.
     """
 
     id: str
@@ -90,11 +102,26 @@ class Fact(_Value, frozen=True, kw_only=True):
     valid_until: str | None = None
     expires_at: str | None = None
     said: Spoken | None = None
+    tags: tuple[str, ...] = ()
+    attributes: Attributes = {}
 
     @property
     def rests_on(self) -> Spoken:
         """When the words that the fact rests on were said; where that is not known, when it was created."""
         return self.said or Spoken(self.created_at)
+
+    def has(self, wanted: Iterable[str]) -> bool:
+        """Whether the fact has all the tags and attributes of a filter: `tag` or `name=value`."""
+        return all(one in self.tags or one in self.spelled_attributes for one in wanted)
+
+    @property
+    def spelled_attributes(self) -> tuple[str, ...]:
+        """The attributes as a filter spells them."""
+        return tuple(f"{name}={spelled(value)}" for name, value in self.attributes.items())
+
+    def __hash__(self) -> int:
+        # Attributes have no hash.
+        return hash((self.id, self.content))
 
 
 class Access(_Value, frozen=True):
@@ -144,7 +171,8 @@ class _Labelled(_Candidate, frozen=True, kw_only=True):
 class NewFact(_Labelled, frozen=True, kw_only=True, tag="newFact"):
     """A new fact as it was proposed; only an imported document states `id` and the fields after it.
 
-    `valid_from`, `valid_until` and `expires_at` are as in Fact.
+    `valid_from`, `valid_until`, `expires_at`, `tags` and `attributes` are as in Fact. The tags of a model's fact are
+    those of the turns that it cites, and those that it states.
     """
 
     content: str
@@ -156,6 +184,8 @@ class NewFact(_Labelled, frozen=True, kw_only=True, tag="newFact"):
     valid_from: str | None = None
     valid_until: str | None = None
     expires_at: str | None = None
+    tags: tuple[str, ...] = ()
+    attributes: Attributes = {}
     id: str | None = None
     at: str | None = None
     source: str | None = None
@@ -211,7 +241,7 @@ class Consolidation(_Labelled, frozen=True, kw_only=True, tag="consolidation"):
 class Edit(_Candidate, frozen=True, kw_only=True, tag="edit"):
     """A change of one fact by a person or a tool; a field that is None does not change, and an empty time is unknown.
 
-    `valid_from`, `valid_until` and `expires_at` are as in Fact.
+    `valid_from`, `valid_until` and `expires_at` are as in Fact; `tags` and `attributes` take the place of all others.
     """
 
     id: str
@@ -221,6 +251,8 @@ class Edit(_Candidate, frozen=True, kw_only=True, tag="edit"):
     valid_from: str | None = None
     valid_until: str | None = None
     expires_at: str | None = None
+    tags: tuple[str, ...] | None = None
+    attributes: Attributes | None = None
 
 
 class Unread(_Candidate, frozen=True, kw_only=True, tag="unread"):
@@ -232,6 +264,9 @@ class Unread(_Candidate, frozen=True, kw_only=True, tag="unread"):
 
 Candidate: TypeAlias = NewFact | Removal | NewSummary | Reinforcement | Extension | Consolidation | Edit | Unread
 
+
+Fields: TypeAlias = dict[str, str | int | float | bool | tuple[str, ...] | Attributes | None]
+"""Fields of a candidate, by name."""
 
 # Events of the ledger. The outcome of a candidate carries its `place`, so that the proposal can be rebuilt.
 
@@ -280,7 +315,7 @@ class FactAdded(FactEvent, frozen=True):
 
     fact: Fact
     place: str | None = None
-    proposed: dict[str, str | int | float | bool | None] = {}
+    proposed: Fields = {}
     detail: str | None = None
 
 
@@ -317,7 +352,7 @@ class FactRevised(FactEvent, frozen=True):
     after: Fact
     change: Revision
     place: str | None = None
-    proposed: dict[str, str | int | float | bool | None] = {}
+    proposed: Fields = {}
     marked_after: int | None = None
 
 
@@ -485,7 +520,7 @@ class Turn(_Value, frozen=True, kw_only=True):
     `n` is its ordinal in its thread, from 1, never reused. `id` is the host's id, or `t<n>` if the host gave none; then
     `anonymous` is true. `at` is the host's time, or the time of recording; `offset` is the offset from UTC that the
     host's time had, None for UTC. `cause_by`, `sent_from` and `send_to` are MetaGPT's routing; they and `metadata` are
-    kept as sent.
+    kept as sent. `tags` are those that facts learned from it get.
     """
 
     n: int
@@ -500,6 +535,7 @@ class Turn(_Value, frozen=True, kw_only=True):
     sent_from: str | None = None
     send_to: tuple[str, ...] = ()
     metadata: dict[str, object] = {}
+    tags: tuple[str, ...] = ()
 
 
 class TurnRecorded(TurnEvent, frozen=True):

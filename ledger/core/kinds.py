@@ -66,7 +66,7 @@ RemovalReason: TypeAlias = Literal[
     Sweep, "model", "stale", "consolidated", "hand", "clear", "import", "revert", "rollback", "ended", "expired"
 ]
 """Why a fact left memory: `ended` and `expired` say that it was true until then, the others that it is not kept."""
-Revision: TypeAlias = Literal["confirmed", "edited", "extended", "restored", "ending"]
+Revision: TypeAlias = Literal["confirmed", "edited", "extended", "restored", "ending", "tagged"]
 Rule: TypeAlias = Literal[
     Sweep,
     "malformed",

@@ -7,7 +7,7 @@ an Unread candidate. A text over its limit is read all the same, up to `MAX_CONT
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TypedDict
 
@@ -27,6 +27,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.moments import stated_time
 from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_FACT, MAX_NAME, Json, clip, whole_days
+from backstory.ledger.text.tags import joined_tags, readable_tags
 
 _MAX_EVIDENCE = 50
 _MAX_DAYS = 10**6
@@ -34,10 +35,23 @@ _MAX_SOURCES = 1_000
 
 
 class Cited(msgspec.Struct, frozen=True):
-    """The turns that a reply may cite: their ids by how they are cited, and their offsets from UTC by id."""
+    """The turns that a reply may cite, their offsets from UTC and their tags.
+
+    Attributes:
+        ids: the ids of the turns, by how they are cited.
+        offsets: the offsets, by id.
+        tags: the tags, by id.
+        all_tags: the tags of all turns of the update, for a fact that cites none.
+    """
 
     ids: Mapping[str, str]
     offsets: Mapping[str, str | None] = {}
+    tags: Mapping[str, tuple[str, ...]] = {}
+    all_tags: tuple[str, ...] = ()
+
+    def tags_of(self, evidence: Sequence[str]) -> tuple[str, ...]:
+        """Return the tags of the turns that a fact cites."""
+        return joined_tags(*(self.tags.get(turn, ()) for turn in evidence)) if evidence else self.all_tags
 
 
 class _Item(BaseModel):
@@ -76,6 +90,9 @@ class _NewFact(_Labelled):
     valid_from: str | None = Field(default=None, alias="validFrom")
     valid_until: str | None = Field(default=None, alias="validUntil")
     expires_at: str | None = Field(default=None, alias="expiresAt")
+    tags: tuple[str, ...] = ()
+
+    _tags = field_validator("tags", mode="before")(readable_tags)
 
     @field_validator("evidence", mode="before")
     @classmethod
@@ -202,7 +219,9 @@ def reply_schema(*, review: bool = True, merging: bool = True, topics: bool = Fa
 def _schema_of(kind: type[_Item], *, topics: bool) -> dict[str, Json]:
     schema = kind.model_json_schema()
     if not topics:
+        # Without instructions nothing says which tags there are.
         schema["properties"].pop("topic", None)
+        schema["properties"].pop("tags", None)
     return schema
 
 
@@ -245,6 +264,7 @@ def _new_fact(place: str, item: object, cited: Cited) -> Candidate:
         valid_from=stated_time(read.valid_from or "", offset),
         valid_until=stated_time(read.valid_until or "", offset),
         expires_at=stated_time(read.expires_at or "", offset),
+        tags=joined_tags(cited.tags_of(evidence), read.tags),
         **_labels(read),
     )
 

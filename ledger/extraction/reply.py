@@ -17,6 +17,7 @@ from backstory.ledger.core.events import DOCUMENT_SECTIONS, Candidate, Turn
 from backstory.ledger.core.sanitize import safe_text
 from backstory.ledger.extraction.items import Cited, read_item, read_section, unread
 from backstory.ledger.text.json_text import may_nest_too_deep, read_number, refuse_too_deep
+from backstory.ledger.text.tags import joined_tags
 
 _MAX_REPLY = 8 * 1024 * 1024
 _KNOWN = frozenset({"user", "history", *LISTS})
@@ -159,5 +160,7 @@ def read_reply(
     numbers, ids = {str(turn.n): turn.id for turn in turns}, {turn.id: turn.id for turn in turns}
     cite = ids | numbers if prompted else {turn.id: turn.id for turn in thread} | numbers | ids
     offsets = {turn.id: turn.offset for turn in (*thread, *turns)}
-    candidates = (*_summaries(found), *_listed(found, Cited(cite, offsets)), *_shadowed(found))
+    tags = {turn.id: turn.tags for turn in (*thread, *turns)}
+    cited = Cited(cite, offsets, tags, joined_tags(*(turn.tags for turn in turns)))
+    candidates = (*_summaries(found), *_listed(found, cited), *_shadowed(found))
     return Proposal(candidates, hashlib.sha256(raw.encode()).hexdigest(), len(raw))

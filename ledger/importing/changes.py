@@ -81,6 +81,8 @@ def _is_unchanged(fact: NewFact, was: NewFact) -> bool:
         valid_from=fact.valid_from or was.valid_from,
         valid_until=fact.valid_until or was.valid_until,
         expires_at=fact.expires_at or was.expires_at,
+        tags=fact.tags or was.tags,
+        attributes=fact.attributes or was.attributes,
     )
     return stated == was
 

@@ -10,10 +10,11 @@ from datetime import date, datetime
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from backstory.ledger.core.errors import InputError
-from backstory.ledger.core.events import SECTION_GROUPS, Candidate, NewFact, NewSummary, Unread
+from backstory.ledger.core.events import SECTION_GROUPS, Attributes, Candidate, NewFact, NewSummary, Unread
 from backstory.ledger.core.moments import parse_moment, read_time, spell_moment, stated_time
 from backstory.ledger.core.policy import read_category
 from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_FACT, MAX_NAME, bounded_name, clip, safe_json, whole_days
+from backstory.ledger.text.tags import readable_attributes, readable_tags
 
 _MAX_CONFIRMATIONS = 10**6
 _MAX_SOURCES = 1_000
@@ -50,6 +51,8 @@ class _Fact(BaseModel):
     valid_from: str | None = Field(default=None, alias="validFrom")
     valid_until: str | None = Field(default=None, alias="validUntil")
     expires_at: str | None = Field(default=None, alias="expiresAt")
+    tags: tuple[str, ...] = ()
+    attributes: Attributes = {}
 
     @model_validator(mode="before")
     @classmethod
@@ -115,6 +118,9 @@ class _Fact(BaseModel):
         # YAML parses a year without quotes, too.
         text = value.isoformat() if isinstance(value, datetime | date) else str(value)
         return stated_time(text) or read_time(value)
+
+    _tags = field_validator("tags", mode="before")(readable_tags)
+    _attributes = field_validator("attributes", mode="before")(readable_attributes)
 
     @field_validator("consolidated_from", mode="before")
     @classmethod
@@ -198,6 +204,8 @@ def fact_candidate(
         valid_from=read.valid_from,
         valid_until=read.valid_until,
         expires_at=read.expires_at,
+        tags=read.tags,
+        attributes=read.attributes,
     )
 
 

@@ -32,6 +32,7 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
     cut: int = 0
     told: str | None = None
     """The content with the reasoning that was left out; None where none was."""
+    tags: tuple[str, ...] = ()
 
 
 def keep(messages: Iterable[Message]) -> list[Kept]:

@@ -244,6 +244,8 @@ def newborn(memory: Memory, candidate: NewFact, at: str, source: str) -> Fact:
         valid_from=candidate.valid_from,
         valid_until=candidate.valid_until,
         expires_at=candidate.expires_at,
+        tags=candidate.tags,
+        attributes=candidate.attributes,
     )
 
 

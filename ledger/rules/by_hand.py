@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from backstory.ledger.core.commands import EDITABLE, TIMES, AddFact, EditFact, RemoveFact
+from backstory.ledger.core.commands import EDITABLE, TAGS, TIMES, AddFact, EditFact, RemoveFact
 from backstory.ledger.core.dedup import dedup_key, mark_key
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.events import (
@@ -63,6 +63,7 @@ def edit_fact(memory: Memory, command: EditFact) -> list[LedgerEvent]:
         confidence=before.confidence if edit.confidence is None else edit.confidence,
         by_hand=before.by_hand or not command.by_model,
         **{name: stated or None for name in TIMES if (stated := getattr(edit, name)) is not None},
+        **{name: stated for name in TAGS if (stated := getattr(edit, name)) is not None},
     )
     if (verdict := period_verdict(after, command.at)) is not None:
         return [CandidateRejected(edit, verdict.rule, verdict.detail)]

@@ -257,6 +257,8 @@ def restated(live: Fact, candidate: NewFact, policy: Policy) -> Fact:
         valid_from=candidate.valid_from or live.valid_from,
         valid_until=candidate.valid_until or live.valid_until,
         expires_at=candidate.expires_at or live.expires_at,
+        tags=candidate.tags or live.tags,
+        attributes=candidate.attributes or live.attributes,
     )
 
 

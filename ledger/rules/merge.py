@@ -12,7 +12,7 @@ from typing import assert_never
 
 import msgspec
 
-from backstory.ledger.core.commands import Extract, Fields, labels_of
+from backstory.ledger.core.commands import Extract, labels_of
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.events import (
     Candidate,
@@ -23,6 +23,7 @@ from backstory.ledger.core.events import (
     Fact,
     FactRemoved,
     FactRevised,
+    Fields,
     LedgerEvent,
     NewFact,
     NewSummary,
@@ -37,7 +38,7 @@ from backstory.ledger.core.events import (
     UpdateProposed,
 )
 from backstory.ledger.core.kinds import Overtaking, RemovalReason, Rule
-from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.policy import Policy, rule_category
 from backstory.ledger.rules.admission import (
     Admission,
@@ -53,6 +54,7 @@ from backstory.ledger.rules.fact_ids import given_id
 from backstory.ledger.rules.ranking import Ranking
 from backstory.ledger.rules.review import days_since, ends_later, lifetime, longest_lifetime, review_from
 from backstory.ledger.rules.screening import merged_confidence, screen, without_never
+from backstory.ledger.text.tags import joined_attributes, joined_tags
 from backstory.ledger.text.uploads import scrub_uploads
 
 _MAX_CONFIRMATIONS = 1_000
@@ -96,14 +98,15 @@ def merge_update(memory: Memory, command: Extract) -> list[LedgerEvent]:
     admission = admit(memory, newcomers, ranking, removals, refused)
     refused = admission.refused | _refuse_leaving(proposal.candidates, admission, removals, command.at)
     accepted = (candidate for candidate in proposal.candidates if candidate.place not in refused)
-    repeated = _repeated(memory, command, admission)
-    return [
+    doubles = _doubles(command, admission)
+    repeated = _repeated(memory, command, doubles)
+    events = [
         msgspec.structs.replace(proposed, repeated={fact.id: fact.rests_on for fact in repeated}),
         *_changes({**memory.facts, **{fact.id: fact for fact in repeated}}, memory, accepted, command),
         *_merged_sources(memory, admission),
         *admitted(admission, stated=False),
-        *refusals_of(proposal.candidates, refused),
     ]
+    return [*events, *_tagged(memory, events, doubles), *refusals_of(proposal.candidates, refused)]
 
 
 def too_late(memory: Memory, command: Extract) -> Overtaken | None:
@@ -169,6 +172,8 @@ def _merged(memory: Memory, candidate: Consolidation, command: Extract) -> Fact:
         valid_from=sources[0].valid_from,
         valid_until=sources[0].valid_until,
         expires_at=sources[0].expires_at,
+        tags=joined_tags(*(fact.tags for fact in sources)),
+        attributes=joined_attributes(fact.attributes for fact in sources),
         said=Spoken.of_all(fact.rests_on for fact in sources) if any(fact.said for fact in sources) else None,
     )
 
@@ -196,14 +201,35 @@ def _merged_sources(memory: Memory, admission: Admission) -> list[LedgerEvent]:
     ]
 
 
-def _repeated(memory: Memory, command: Extract, admission: Admission) -> list[Fact]:
-    """Return the facts that duplicates repeat, if that changes what they rest on."""
-    doubles = [
+def _doubles(command: Extract, admission: Admission) -> list[NewFact]:
+    """Return the candidates that say what a fact says already."""
+    return [
         candidate
         for candidate in command.proposal.candidates
         if isinstance(candidate, NewFact) and candidate.place in admission.refused
         if admission.refused[candidate.place].rule == "duplicate"
     ]
+
+
+def _tagged(memory: Memory, events: Iterable[LedgerEvent], doubles: Iterable[NewFact]) -> list[LedgerEvent]:
+    """Return the revisions that give facts the tags of the candidates that repeat them."""
+    tagged = [candidate for candidate in doubles if candidate.tags]
+    if not tagged:
+        return []
+    fold, mode = Fold(memory), memory.policy.dedup_key
+    for event in events:
+        fold.apply(event)
+    before = {dedup_key(fact.content, mode): fact for fact in fold.facts.values() if not fact.by_hand}
+    after = dict(before)
+    for candidate in tagged:
+        key = dedup_key(candidate.content, mode)
+        if (fact := after.get(key)) is not None:
+            after[key] = msgspec.structs.replace(fact, tags=joined_tags(fact.tags, candidate.tags))
+    return [FactRevised(before[key], fact, "tagged") for key, fact in after.items() if fact != before[key]]
+
+
+def _repeated(memory: Memory, command: Extract, doubles: Sequence[NewFact]) -> list[Fact]:
+    """Return the facts that duplicates repeat, if that changes what they rest on."""
     if command.answered is None or not doubles:
         return []
     mode = memory.policy.dedup_key

@@ -37,6 +37,7 @@ from backstory.ledger.core.summaries import overlapping_summaries
 from backstory.ledger.rules.admission import sweep
 from backstory.ledger.rules.ranking import Ranking
 from backstory.ledger.rules.review import has_lapsed
+from backstory.ledger.text.tags import joined_tags
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -65,8 +66,16 @@ class Undo(msgspec.Struct, frozen=True):
 
 
 def _unconfirmed(fact: Fact) -> Fact:
-    """Return a fact without its confirmations and repetitions, which never block an undo."""
-    return msgspec.structs.replace(fact, confirmations=0, confirmed_at=None, said=None)
+    """Return a fact without what confirmations and repetitions change, which never block an undo."""
+    tags = fact.tags if fact.by_hand else ()
+    return msgspec.structs.replace(fact, confirmations=0, confirmed_at=None, said=None, tags=tags)
+
+
+def _tags_before(now: Fact, event: FactRevised) -> tuple[str, ...]:
+    """Return a fact's tags without those that a revision gave it, and with those that it took."""
+    before, after = event.before.tags, event.after.tags
+    kept = (tag for tag in now.tags if tag in before or tag not in after)
+    return joined_tags(kept, (tag for tag in before if tag not in after))
 
 
 class _RevertPlan:
@@ -142,13 +151,18 @@ class _RevertPlan:
             self.facts[now.id] = event.before
         elif event.change == "confirmed":
             self.facts[now.id] = msgspec.structs.replace(now, confirmations=max(0, now.confirmations - 1))
+        elif event.change == "tagged":
+            self.facts[now.id] = msgspec.structs.replace(now, tags=_tags_before(now, event))
         else:
             if _unconfirmed(now) != _unconfirmed(event.after):
                 self.conflicts.append(
                     Note("revised", "was changed since; changing it back would lose that", fact=now.id)
                 )
             self.facts[now.id] = msgspec.structs.replace(
-                event.before, confirmations=now.confirmations, confirmed_at=now.confirmed_at
+                event.before,
+                confirmations=now.confirmations,
+                confirmed_at=now.confirmed_at,
+                tags=_tags_before(now, event),
             )
 
     def _undo_summary(self, event: SummaryUpdated) -> None:

@@ -1,1 +1,1 @@
-"""Recognisers over plain text: uploads, injected blocks, acknowledgements, JSON. May import `core`."""
+"""Recognisers over plain text: uploads, injected blocks, acknowledgements, JSON, tags. May import `core`."""

@@ -158,4 +158,5 @@ def _turn(message: Kept, n: int, at: str) -> Turn:
         sent_from=message.sent_from,
         send_to=message.send_to,
         metadata=message.metadata,
+        tags=message.tags,
     )

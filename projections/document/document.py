@@ -13,7 +13,7 @@ import msgspec
 import orjson
 
 from backstory.ledger.core.errors import StoreError
-from backstory.ledger.core.events import DOCUMENT_SECTIONS, Fact
+from backstory.ledger.core.events import DOCUMENT_SECTIONS, Attributes, Fact
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.log.store.files import make_folder, put_in_place, unfinished
 
@@ -31,7 +31,7 @@ class DocumentFact(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     """A fact of the document: DeerFlow's fields, and `byHand` where a person entered or edited it.
 
     Fields with default values are omitted; those of confirmations and merging are DeerFlow 2's, and `validFrom`,
-    `validUntil` and `expiresAt` are our own, as in `Fact`.
+    `validUntil`, `expiresAt`, `tags` and `attributes` are our own, as in `Fact`.
     """
 
     id: str
@@ -49,6 +49,8 @@ class DocumentFact(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     valid_from: str | None = None
     valid_until: str | None = None
     expires_at: str | None = None
+    tags: tuple[str, ...] = ()
+    attributes: Attributes = {}
 
 
 class UserSections(msgspec.Struct, frozen=True, rename="camel"):
@@ -94,6 +96,8 @@ def _fact(fact: Fact) -> DocumentFact:
         valid_from=fact.valid_from,
         valid_until=fact.valid_until,
         expires_at=fact.expires_at,
+        tags=fact.tags,
+        attributes=fact.attributes,
     )
 
 

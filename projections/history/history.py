@@ -8,7 +8,7 @@ from typing import assert_never
 
 import msgspec
 
-from backstory.ledger.core.commands import TIMES
+from backstory.ledger.core.commands import TAGS, TIMES
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.events import (
     CandidateRejected,
@@ -150,7 +150,7 @@ def _differences(before: Fact, after: Fact) -> Iterator[str]:
         yield f"rests on words of {after.rests_on.at}"
         return
     described = {"content", "category", "confidence", "expected_valid_days", "confirmations", "confirmed_at", "said"}
-    described |= {*TIMES}
+    described |= {*TIMES, *TAGS}
     if before.content != after.content:
         yield f"{before.content} -> {after.content}"
     if (before.category, before.confidence) != (after.category, after.confidence):
@@ -165,9 +165,17 @@ def _differences(before: Fact, after: Fact) -> Iterator[str]:
         stated = getattr(after, name)
         if getattr(before, name) != stated:
             yield f"{word} {stated or 'unknown'}"
+    yield from _labels(before, after)
     others = [n for n in Fact.__struct_fields__ if n not in described and getattr(before, n) != getattr(after, n)]
     if others:
         yield f"changed in {', '.join(others)}"
+
+
+def _labels(before: Fact, after: Fact) -> Iterator[str]:
+    if before.tags != after.tags:
+        yield f"tags {', '.join(after.tags) or 'none'}"
+    if before.attributes != after.attributes:
+        yield f"attributes {', '.join(after.spelled_attributes) or 'none'}"
 
 
 def _lifetime(before: int | None, after: int | None) -> str:

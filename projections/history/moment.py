@@ -54,7 +54,7 @@ class MemoryMoment(msgspec.Struct, frozen=True):
 
     `summary` describes the commit in a line; `cause` is None and `summary` empty for the empty memory before the first
     commit. `sections` are all sections of the document, in its order. `count` is the number of all facts, `categories`
-    counts them by category.
+    counts them by category, `tags` by tag.
     """
 
     seq: int
@@ -64,6 +64,7 @@ class MemoryMoment(msgspec.Struct, frozen=True):
     sections: tuple[SectionText, ...]
     facts: FactWindow
     categories: dict[str, int]
+    tags: dict[str, int]
     count: int
     changed: CommitChange
 
@@ -75,6 +76,7 @@ class FactQuery(msgspec.Struct, frozen=True):
     descending: bool = False
     category: str | None = None
     contains: str | None = None
+    tags: tuple[str, ...] = ()
     offset: int = 0
     limit: int = 100
 
@@ -109,6 +111,7 @@ def memory_moment(memory: Memory, commit: Commit | None, changed: Diff, query: F
         ),
         FactWindow(len(found), query.offset, tuple(found[query.offset : query.offset + query.limit])),
         dict(sorted(counts.items())),
+        dict(sorted(Counter(tag for fact in memory.facts.values() for tag in fact.tags).items())),
         len(memory.facts),
         CommitChange.of(changed),
     )
@@ -119,6 +122,8 @@ def matching(memory: Memory, query: FactQuery) -> Sequence[Fact]:
     found = memory.in_order()
     if query.category is not None:
         found = [fact for fact in found if same_category(fact.category, query.category)]
+    if query.tags:
+        found = [fact for fact in found if fact.has(query.tags)]
     if query.contains:
         wanted = folded(query.contains)
         found = [fact for fact in found if wanted in folded(fact.content)]

@@ -18,7 +18,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.threads.ranges import Ranges, overlap
 from backstory.ledger.threads.thread_coverage import ThreadCoverage
 
-VERSION = 14
+VERSION = 15
 """Raise it whenever what is kept changes, such as a field of Memory or of Fact: an index of another version is none."""
 
 SAYING_BYTES = 16

@@ -100,7 +100,7 @@ _REASONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 _CHANGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "extraction": ("confirmed", "extended", "ending"),
+        "extraction": ("confirmed", "extended", "ending", "tagged"),
         "manual": ("edited", "ending"),
         "import": ("edited",),
         "revert": ("restored",),
@@ -410,10 +410,11 @@ class LedgerCheck:
         then = self._restorable(commit)
         if then is None or event.after.id in then.unknown:
             return None
-        # A fact that was removed and added again under its id is restored by one event; later confirmations stay.
+        # A fact that was removed and added again under its id is restored by one event; later confirmations stay, and
+        # so do later tags.
         earlier = [fact for e in then.events if (fact := _before(e)) is not None and fact.id == event.after.id]
-        known = [_without(fact, "confirmed") for fact in (*earlier, event.before)]
-        if earlier and _without(event.after, "confirmed") in known:
+        known = [_unrepeated(fact) for fact in (*earlier, event.before)]
+        if earlier and _unrepeated(event.after) in known:
             return None
         return f"restores fact {event.after.id} to a state that it did not have before commit {commit.cause.target}"
 
@@ -497,6 +498,7 @@ _MAY_CHANGE: Mapping[str, Mapping[str, object]] = MappingProxyType(
         "confirmed": {"confirmations": 0, "confirmed_at": None, "said": None},
         "extended": {"expected_valid_days": None},
         "ending": {"valid_until": None, "by_hand": False},
+        "tagged": {"tags": ()},
     }
 )
 """The fields that each of a model's changes may touch."""
@@ -509,6 +511,10 @@ def _alike(one: Fact | None, other: Fact) -> bool:
 
 def _without(fact: Fact, change: str) -> Fact:
     return msgspec.structs.replace(fact, **_MAY_CHANGE[change])
+
+
+def _unrepeated(fact: Fact) -> Fact:
+    return _without(_without(fact, "confirmed"), "tagged")
 
 
 def _before(event: Event) -> Fact | None:

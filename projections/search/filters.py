@@ -1,4 +1,4 @@
-"""Filters of a search: category, thread, span of time; applied before anything is ranked."""
+"""Filters of a search: category, thread, span of time, tags; applied before anything is ranked."""
 
 from __future__ import annotations
 
@@ -19,20 +19,28 @@ SPACES = ("facts", "turns")
 
 
 class SearchFilters(msgspec.Struct, frozen=True):
-    """Only what is of this category, of this thread, from `since` on and before `until`; None bounds nothing.
+    """Only what is of this category, of this thread, from `since` on and before `until`, with all of these tags.
 
-    The category is casefolded. Of a fact the thread is its source and the time its creation. Make one with
-    `SearchFilters.read`.
+    None bounds nothing. The category is casefolded. Of a fact the thread is its source and the time its creation.
+    Make one with `SearchFilters.read`.
     """
 
     category: str | None = None
     thread: str | None = None
     since: str | None = None
     until: str | None = None
+    tags: tuple[str, ...] = ()
 
     @classmethod
     def read(
-        cls, within: str, *, category: str | None, thread: str | None, since: str | None, until: str | None
+        cls,
+        within: str,
+        *,
+        category: str | None,
+        thread: str | None,
+        since: str | None,
+        until: str | None,
+        tags: tuple[str, ...] = (),
     ) -> SearchFilters:
         """Check what a search was asked to keep to; the times are as the logs spell them.
 
@@ -43,9 +51,11 @@ class SearchFilters(msgspec.Struct, frozen=True):
             raise UsageError(f"{within!r} cannot be searched; search within {' or '.join(SPACES)}")
         if category is not None and within != "facts":
             raise UsageError("only facts have a category: leave it out, or search within facts")
+        if tags and within != "facts":
+            raise UsageError("only facts can be searched by tags: leave them out, or search within facts")
         if category is not None and not category.strip():
             raise UsageError("the category to search in has no name")
-        return cls(None if category is None else category.strip().casefold(), thread, since, until)
+        return cls(None if category is None else category.strip().casefold(), thread, since, until, tags)
 
     def of_facts(self, facts: Facts) -> Collection[str] | None:
         """Return the ids of the facts that lie within; None where nothing is bounded."""
@@ -72,6 +82,7 @@ class SearchFilters(msgspec.Struct, frozen=True):
             and (self.thread is None or fact.source == self.thread)
             and (self.since is None or fact.created_at >= self.since)
             and (self.until is None or fact.created_at < self.until)
+            and fact.has(self.tags)
         )
 
     def of_turns(self, turns: Turns) -> Collection[str] | None:

@@ -183,19 +183,20 @@ class Search(ReadModel):
         thread: str | None = None,
         since: str | None = None,
         until: str | None = None,
+        tags: tuple[str, ...] = (),
         min_similarity: float | None = None,
         explain: bool = False,
     ) -> Found:
         """Return what is most like a query, the best first: live facts, or turns that stand.
 
         Of what is equally like it the surer fact comes first, then the newer one; of turns the newer one.
-        Only what is of `category` and `thread`, from `since` on and before `until` is ranked at all.
+        Only what is of `category` and `thread`, from `since` on, before `until` and with all `tags` is ranked at all.
 
         Raises:
             UsageError: there is no such place to search in, no such category; a time is none; `top_k` is below 1.
             CorruptLogError, StoreError, LockTimeoutError: a log cannot be read.
         """
-        bounds = SearchFilters.read(within, category=category, thread=thread, since=since, until=until)
+        bounds = SearchFilters.read(within, category=category, thread=thread, since=since, until=until, tags=tags)
         if top_k < 1:
             raise UsageError(f"top_k is {top_k}; it is at least 1")
         said = query if query.strip() else ""
@@ -343,6 +344,8 @@ def _hit(found: Fact | TurnView, one: Fused, why: Explanation | None) -> Hit:
             valid_from=found.valid_from,
             valid_until=found.valid_until,
             expires_at=found.expires_at,
+            tags=found.tags,
+            attributes=found.attributes,
             by_meaning=one.words_rank is None,
             why=why,
         )

@@ -8,6 +8,7 @@ from typing import overload
 
 import msgspec
 
+from backstory.ledger.core.events import Attributes
 from backstory.ledger.core.scope import Scope
 from backstory.projections.context.joined import shown_id
 from backstory.projections.search.lexical.entry import Part
@@ -30,11 +31,11 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
 class Hit(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
     """A fact or a turn that was found; `score` ranks it within one answer and says nothing beside another.
 
-    A fact has a category, a confidence, when it was created, its source, and the times that it states, as `Fact` has
-    them; a turn has its thread, its ordinal there, its role, when it was said and its speaker's name, where there is
-    one. Times are ISO 8601, UTC. With `by_meaning` no word brought it in, only what it means: it is among the nearest,
-    which may be far. `owner` is whose fact it is, if the memories of an agent and of its user were searched together;
-    `id` is the one that it has there. `why` only where an explanation was asked for.
+    A fact has a category, a confidence, when it was created, its source, its tags and attributes, and the times that it
+    states, as `Fact` has them; a turn has its thread, its ordinal there, its role, when it was said and its speaker's
+    name, where there is one. Times are ISO 8601, UTC. With `by_meaning` no word brought it in, only what it means: it
+    is among the nearest, which may be far. `owner` is whose fact it is, if the memories of an agent and of its user
+    were searched together; `id` is the one that it has there. `why` only where an explanation was asked for.
     """
 
     id: str
@@ -49,6 +50,8 @@ class Hit(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_on
     valid_from: str | None = None
     valid_until: str | None = None
     expires_at: str | None = None
+    tags: tuple[str, ...] = ()
+    attributes: Attributes = {}
     thread: str | None = None
     n: int | None = None
     role: str | None = None

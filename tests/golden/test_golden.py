@@ -29,6 +29,9 @@ from golden.make_v2 import MARKS, MARKS_DOCUMENT
 from golden.make_v2 import ledger as ledger_of_marks
 from golden.make_v3 import BERGEN, LEASE, OSLO, PARIS, TIMES, TIMES_DOCUMENT
 from golden.make_v3 import ledger as ledger_of_times
+from golden.make_v4 import TAGS, TAGS_DOCUMENT, TAGS_TRANSCRIPT
+from golden.make_v4 import ledger as ledger_of_tags
+from golden.make_v4 import transcript as transcript_of_tags
 
 from backstory.ledger.core.commands import candidates_of
 from backstory.ledger.core.commit import Commit, head_of
@@ -247,6 +250,27 @@ def test_what_states_when_it_holds_is_replayed(tmp_path: Path) -> None:
     )
 
 
+def test_tags_and_attributes_are_replayed(tmp_path: Path) -> None:
+    folder = tmp_path / "users/ed"
+    folder.mkdir(parents=True)
+    shutil.copy(TAGS, folder / "ledger.jsonl")
+    shutil.copy(TAGS_TRANSCRIPT, folder / "transcript.jsonl")
+    store, scope = JsonlStore(tmp_path), Scope("ed")
+    assert render(replay(store, scope)) == TAGS_DOCUMENT.read_bytes()
+    for name, meant in (("ledger", ledger_of_tags()), ("transcript", transcript_of_tags())):
+        assert [(commit.at, commit.cause, commit.events) for commit in read_commits(store, scope.stream(name))] == [
+            (draft.at, draft.cause, draft.events) for draft in meant
+        ]
+    versions = [[json.loads(line)["v"] for line in path.read_bytes().splitlines()] for path in (TAGS, TAGS_TRANSCRIPT)]
+    assert versions == [[1, 4, 4, 4], [4]]
+    assert verify(store, scope).problems == ()
+    read = [one for one in read_document(json.loads(TAGS_DOCUMENT.read_bytes())) if isinstance(one, NewFact)]
+    assert [(one.tags, one.attributes) for one in read] == [
+        (("heron", "gull"), {}),
+        (("gull",), {"team": "red", "rank": 2, "share": 0.5, "open": True}),
+    ]
+
+
 def test_what_the_rules_added_says_what_was_meant(rules: list[Commit]) -> None:
     meant = ledger_of_rules()
     assert [(commit.at, commit.cause, commit.events) for commit in rules] == [
@@ -292,7 +316,7 @@ def test_memory_json_states_confirmations_and_sources_only_where_there_are_any(r
 
 def test_its_heads_have_not_moved() -> None:
     """So that nobody writes the files anew without noticing."""
-    files = (LEDGER, TRANSCRIPT, RULES, MARKS, TIMES, WORDS)
+    files = (LEDGER, TRANSCRIPT, RULES, MARKS, TIMES, WORDS, TAGS, TAGS_TRANSCRIPT)
     heads = {path.name: head_of(path.read_bytes().splitlines()[-1]) for path in files}
     assert {name: (head.seq, head.hash[:16]) for name, head in heads.items()} == {
         "v1.jsonl": (13, "9d381919e4e9e038"),
@@ -301,4 +325,6 @@ def test_its_heads_have_not_moved() -> None:
         "v1.transcript.jsonl": (3, "87cf86ba1cadd56a"),
         "v2.jsonl": (7, "4bf8f7f655ca1d59"),
         "v3.jsonl": (7, "555c3ac406f61379"),
+        "v4.jsonl": (4, "b11fdb5faa934c05"),
+        "v4.transcript.jsonl": (1, "4d033747ce8d8fbf"),
     }

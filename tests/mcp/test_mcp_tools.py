@@ -291,3 +291,23 @@ def test_a_memory_that_is_full_says_what_gave_way(bs, server, memory):
     call(server, "memory_add", content="Ada likes tea", confidence=0.7)
     call(server, "memory_add", content="Ada likes fish", confidence=0.8)
     assert call(server, "memory_add", content="Ada likes rye", confidence=0.9)["evicted"] == ["fact_3_0"]
+
+
+def test_facts_are_tagged_and_found_by_tags(server, memory):
+    memory.add_fact("Ada likes the gull", tags=["gull"])
+
+    async def work(client):
+        async def use(tool: str, **arguments: object):
+            result = await client.call_tool(tool, arguments)
+            assert not result.is_error, result.content
+            return result.structured_content
+
+        added = await use("memory_add", content="Ada likes the heron", tags=["wren"])
+        await use("memory_update", fact_id=added["fact_id"], tags=["heron"])
+        found = await use("memory_search", query="likes", tags=["heron"])
+        assert [(one["content"], one["tags"]) for one in found["results"]] == [("Ada likes the heron", ["heron"])]
+        block = await use("memory_context", tags=["heron"])
+        assert "heron" in block["text"]
+        assert "gull" not in block["text"]
+
+    using(server, work)

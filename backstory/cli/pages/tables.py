@@ -9,7 +9,7 @@ from backstory.cli.pages.answers import ConfigValue, RecordAnswer
 from backstory.cli.pages.labels import counted, duration, moment, size, whose
 from backstory.cli.pages.page import Column, Page
 from backstory.ledger.core.commit import Head
-from backstory.ledger.core.events import Fact
+from backstory.ledger.core.events import Fact, spelled
 from backstory.ledger.core.policy import POLICY_KEYS
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import ThreadSummaryText
@@ -59,6 +59,12 @@ def period_in_words(fact: Fact | DocumentFact) -> list[str]:
     return [*([period] if period else []), *([f"expires {fact.expires_at}"] if fact.expires_at else [])]
 
 
+def tags_in_words(fact: Fact | DocumentFact) -> list[str]:
+    """Return the tags and the attributes of a fact."""
+    attributes = [f"{name}={spelled(value)}" for name, value in fact.attributes.items()]
+    return [*([f"tags {', '.join(fact.tags)}"] if fact.tags else []), *attributes]
+
+
 def fact_table(page: Page, facts: Sequence[Fact | DocumentFact]) -> None:
     """Print facts, one per line."""
     if not facts:
@@ -73,7 +79,7 @@ def _id(fact: Fact | DocumentFact) -> str:
 def _content(fact: Fact | DocumentFact) -> str:
     notes = ["by hand"] if fact.by_hand else []
     notes += [f"avoid: {fact.source_error}"] if fact.source_error else []
-    notes += period_in_words(fact)
+    notes += [*period_in_words(fact), *tags_in_words(fact)]
     return f"{fact.content} ({'; '.join(notes)})" if notes else fact.content
 
 
@@ -84,7 +90,7 @@ def fact_lines(page: Page, fact: Fact) -> None:
     details += ["by hand" if fact.by_hand else f"from {fact.source}"]
     details += [f"avoid: {fact.source_error}"] if fact.source_error else []
     details += [f"valid for {counted(fact.expected_valid_days, 'day')}"] if fact.expected_valid_days else []
-    details += period_in_words(fact)
+    details += [*period_in_words(fact), *tags_in_words(fact)]
     details += [f"confirmed {counted(fact.confirmations, 'time')}"] if fact.confirmations else []
     page.line((" · ".join(details), "dim"))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from backstory.cli.session import session_of
+from backstory.cli.verbs.facts import TagFilter
 
 if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
@@ -23,8 +24,11 @@ def context(
         int | None, typer.Option(min=1, metavar="N", help="Maximum size in tokens. Default: max_injection_tokens.")
     ] = None,
     thread: Annotated[str | None, typer.Option(help="Include the summaries of this conversation.")] = None,
+    tags: TagFilter = None,
 ) -> None:
     """Print the context block that the model of an agent gets. --json lists the facts in it.
+
+    With --tag, facts without any tag or attribute stay in it: they are about the user in general.
 
     Example: backstory context --for "which editor do I use?" --max-tokens 500
     """
@@ -33,7 +37,7 @@ def context(
         # A command can wait for the vocabulary, so its token counts are exact where one is available.
         bs.warm()
         memory = session.named(bs)
-        found = memory.context(about, max_tokens, thread=thread)
+        found = memory.context(about, max_tokens, thread=thread, tags=tags)
         if thread is not None and not (found.summaries or found.summaries_left_out):
             # A typed name of an unknown conversation is an error, which this raises.
             memory.summaries(thread)

@@ -54,6 +54,10 @@ def record(
         bool, typer.Option("--replace", help="Take FILE as the whole conversation, and supersede all other turns.")
     ] = False,
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Skip broken messages and record the rest.")] = False,
+    tags: Annotated[
+        list[str] | None,
+        typer.Option("--tag", metavar="TAG", help="Tag the new turns and what is learned from them; may be repeated."),
+    ] = None,
     users_from_file: Annotated[
         bool,
         typer.Option(
@@ -92,12 +96,12 @@ def record(
         if any(group.scope.user == session.scope.user for group in found.groups):
             session.note_missing(bs, session.scope, creates=True)
         work = [(bs.memory_of(group.scope), group.thread, messages) for group, messages in found.groups.items()]
-        answer = _record_all(session, work, mode)
+        answer = _record_all(session, work, mode, tags)
         waiting = [] if session.as_json or not answer.turns else _waiting_for_an_answer(work)
     session.answer(answer, lambda page, recorded: recorded_lines(page, recorded, waiting))
 
 
-def _record_all(session: Session, work: Sequence[_Work], mode: Mode) -> RecordAnswer:
+def _record_all(session: Session, work: Sequence[_Work], mode: Mode, tags: list[str] | None) -> RecordAnswer:
     """Record thread by thread, and sum up what was recorded in each scope."""
     from backstory.cli.pages.answers import RecordAnswer, RecordedScope
 
@@ -110,7 +114,7 @@ def _record_all(session: Session, work: Sequence[_Work], mode: Mode) -> RecordAn
         for memory, thread, messages in work:
             scope = memory.scope
             known = scopes.get(scope) or RecordedScope(scope.user, scope.agent)
-            result = memory.record(thread, messages, mode=mode)
+            result = memory.record(thread, messages, mode=mode, tags=tags)
             scopes[scope] = known.and_also(result)
             backlog = backlog or result.backlog
             done += len(messages)

@@ -11,6 +11,7 @@ from backstory.cli.session import session_of
 
 if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
+    from backstory.ledger.core.events import Attribute
     from backstory.results import FactChange
 
 _Id = Annotated[
@@ -29,6 +30,15 @@ _Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Unt
 _Expires = Annotated[
     str | None, typer.Option("--expires", metavar="TIME", help="Until when it is to be remembered, to its end.")
 ]
+_Tags = Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="A name to filter by; may be repeated.")]
+_Attributes = Annotated[
+    list[str] | None,
+    typer.Option("--attribute", metavar="NAME=VALUE", help="A value to filter by; may be repeated."),
+]
+TagFilter = Annotated[
+    list[str] | None,
+    typer.Option("--tag", metavar="TAG", help="Only facts with this tag or NAME=VALUE; may be repeated."),
+]
 _CATEGORIES = "preference, knowledge, context, behavior, goal, correction, or a name of your own"
 
 
@@ -36,6 +46,7 @@ def list_(
     ctx: typer.Context,
     *,
     category: Annotated[str | None, typer.Option(help=f"Only facts of this category: {_CATEGORIES}.")] = None,
+    tags: TagFilter = None,
 ) -> None:
     """List the facts in memory.
 
@@ -46,7 +57,7 @@ def list_(
 
     session = session_of(ctx)
     with session.memory() as memory:
-        facts = [fact for fact in memory.facts() if category is None or same_category(category, fact.category)]
+        facts = [fact for fact in memory.facts(tags=tags) if category is None or same_category(category, fact.category)]
     session.answer(facts, fact_table)
 
 
@@ -71,6 +82,8 @@ def add(
     valid_from: _From = None,
     valid_until: _Until = None,
     expires_at: _Expires = None,
+    tags: _Tags = None,
+    attributes: _Attributes = None,
 ) -> None:
     """Add a fact. Exit 1 if memory has it already.
 
@@ -79,7 +92,14 @@ def add(
     session = session_of(ctx)
     with session.memory(creates=True) as memory:
         change = memory.add_fact(
-            text, category, confidence, valid_from=valid_from, valid_until=valid_until, expires_at=expires_at
+            text,
+            category,
+            confidence,
+            valid_from=valid_from,
+            valid_until=valid_until,
+            expires_at=expires_at,
+            tags=tags,
+            attributes=_pairs(attributes),
         )
         session.answer(change, _changed)
 
@@ -95,8 +115,12 @@ def edit(
     valid_from: _From = None,
     valid_until: _Until = None,
     expires_at: _Expires = None,
+    tags: _Tags = None,
+    attributes: _Attributes = None,
 ) -> None:
     """Change a fact. No model changes it afterwards. An empty time is unknown again.
+
+    --tag and --attribute state all that it has from now on; one that is empty ("") takes all away.
 
     Example: backstory fact edit fact_2_0 "Lives in Bergen" --from 2026-03
     """
@@ -114,6 +138,8 @@ def edit(
             valid_from=valid_from,
             valid_until=valid_until,
             expires_at=expires_at,
+            tags=_all_of(tags),
+            attributes=None if attributes is None else _pairs(_all_of(attributes)),
         )
         session.answer(change, _changed)
 
@@ -136,6 +162,22 @@ def remove(
     with session.memory() as memory:
         change = memory.remove_fact(fact_id, ended=ended, valid_until=valid_until)
         session.answer(change, _ended if ended else _removed)
+
+
+def _all_of(given: list[str] | None) -> list[str] | None:
+    """Return what an edit states; a single empty one is for none."""
+    return [] if given == [""] else given
+
+
+def _pairs(given: list[str] | None) -> dict[str, Attribute]:
+    from backstory.ledger.core.errors import UsageError
+    from backstory.ledger.text.tags import value_of
+
+    pairs = [one.partition("=") for one in given or ()]
+    for name, equals, _ in pairs:
+        if not equals:
+            raise UsageError(f"an attribute is NAME=VALUE, such as team=red, got {name!r}")
+    return {name: value_of(value.strip()) for name, _, value in pairs}
 
 
 def _changed(page: Page, change: FactChange) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from backstory.cli.session import Session, progress_of_total, session_of
+from backstory.cli.verbs.facts import TagFilter
 
 if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
@@ -49,6 +50,7 @@ def search(
         str | None, typer.Option(metavar="TIME", help="Only facts that were true then, also those that have ended.")
     ] = None,
     past: Annotated[bool, typer.Option("--past", help="Also facts that have ended.")] = False,
+    tags: TagFilter = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show how each result got its rank.")] = False,
 ) -> None:
     """Search facts or turns by words and by meaning. Exit 1 if nothing is found.
@@ -72,6 +74,7 @@ def search(
             explain=explain,
             valid_at=valid_at,
             include_past=past,
+            tags=tags,
         )
     session.answer(tuple(found), lambda page, _: _hits(page, found))
     _note_coverage(session, found)

@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 
+from backstory.ledger.core.events import Attributes
+
 _UNKNOWN = "unknown"
 """What DeerFlow's gateway calls a source that is not stated."""
 
@@ -96,6 +98,8 @@ class StoredFact(Body):
     valid_from: str | None = Field(default=None, description="Since when it is true: a year, month, day or moment")
     valid_until: str | None = Field(default=None, description="Until when it is true, likewise")
     expires_at: str | None = Field(default=None, description="Until when it is remembered, likewise")
+    tags: list[str] | None = Field(default=None, description="Names that reads can be filtered by")
+    attributes: Attributes | None = Field(default=None, description="Names and values, likewise")
 
 
 class StoredMemory(Body):

@@ -87,7 +87,7 @@ async def discard(writing: Writing, asked: OfThread) -> Response:
 async def add_fact(writing: WritingOnce, fact: FactToAdd) -> Response:
     """Add a fact by hand. No model changes it from then on."""
     return await writing.change(
-        lambda memory: memory.add_fact(fact.content, fact.category, fact.confidence, **fact.times), status=201
+        lambda memory: memory.add_fact(fact.content, fact.category, fact.confidence, **fact.stated), status=201
     )
 
 
@@ -95,7 +95,7 @@ async def add_fact(writing: WritingOnce, fact: FactToAdd) -> Response:
 async def edit_fact(writing: WritingOnce, fact_id: str, fact: EditedFact) -> Response:
     """Change a fact by hand, by its full id."""
     return await writing.change(
-        lambda memory: memory.edit_fact(fact_id, fact.content, fact.category, fact.confidence, **fact.times)
+        lambda memory: memory.edit_fact(fact_id, fact.content, fact.category, fact.confidence, **fact.stated)
     )
 
 

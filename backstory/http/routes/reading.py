@@ -20,6 +20,7 @@ from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import birth
+from backstory.ledger.text.tags import read_filter
 from backstory.memory import MemoryHandle
 from backstory.operations.search import Within
 from backstory.projections.context import Context
@@ -47,6 +48,15 @@ Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
 Cursor = Annotated[str | None, Query(description="The `next` of the page before.", max_length=200)]
 ThreadName = Annotated[str, Query(min_length=1, max_length=512, description="The conversation's id.")]
 Category = Annotated[str | None, Query(description="Only facts of this category.")]
+Tags = Annotated[
+    list[str] | None,
+    Query(
+        alias="tag",
+        max_length=20,
+        description="Only facts with this tag, or with `name=value` as an attribute; with all of them, if given again.",
+        examples=[["project-a"]],
+    ),
+]
 ValidAt = Annotated[
     str | None,
     Query(
@@ -85,6 +95,7 @@ async def get_memory(
     contains: Annotated[
         str | None, Query(max_length=1000, description="Only facts with this text in them, in any case and width.")
     ] = None,
+    tags: Tags = None,
     offset: Annotated[int, Query(ge=0, le=MOST_OFFSET, description="How many matching facts to skip.")] = 0,
     limit: Annotated[int, Query(ge=0, le=1000, description="How many facts at most.")] = 100,
     valid_at: ValidAt = None,
@@ -97,6 +108,7 @@ async def get_memory(
             descending=descending,
             category=category,
             contains=contains,
+            tags=tags,
             offset=offset,
             limit=limit,
             valid_at=valid_at,
@@ -113,8 +125,10 @@ async def list_facts(
     cursor: Cursor = None,
     at: Moment = None,
     valid_at: ValidAt = None,
+    tags: Tags = None,
 ) -> Response:
     """List the live facts of one ledger, oldest first. All pages of a list show the same moment."""
+    wanted = read_filter(tags or ())
 
     def read(memory: MemoryHandle) -> FactPage:
         seq, last = _moment(cursor, memory)
@@ -125,7 +139,7 @@ async def list_facts(
         else:
             found = memory.facts(seq, joined=False) if cursor is not None else _facts_of(memory, seq)
         # Behind the last fact, not at an offset: an erasure takes facts out of earlier moments, too.
-        rest = [fact for fact in found if birth(fact) > last and category in (None, fact.category)]
+        rest = [fact for fact in found if birth(fact) > last and category in (None, fact.category) and fact.has(wanted)]
         shown = tuple(rest[:limit])
         following = "{}.{}.{}".format(seq, *birth(shown[-1])) if len(rest) > limit else None
         return FactPage(shown, seq, following)
@@ -233,6 +247,7 @@ async def search(
     explain: Annotated[bool, Query(description="Say of each hit why it has its rank.")] = False,
     valid_at: ValidAt = None,
     include_past: Annotated[bool, Query(description="Also facts that have ended.")] = False,
+    tags: Tags = None,
 ) -> Response:
     """Search facts or turns, by words and by meaning."""
     return await reading.answer(
@@ -248,6 +263,7 @@ async def search(
             explain=explain,
             valid_at=valid_at,
             include_past=include_past,
+            tags=tags,
         ),
         tagged=False,
     )
@@ -260,16 +276,19 @@ async def get_context(
         str | None, Query(alias="for", max_length=100_000, description="What the conversation is about.")
     ] = None,
     max_tokens: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
+    tags: Tags = None,
 ) -> Response:
-    """Return the block to put before a model."""
-    return await reading.answer(lambda memory: memory.context(about, max_tokens), tagged=False)
+    """Return the block to put before a model; of the facts with tags only those with all of these."""
+    return await reading.answer(lambda memory: memory.context(about, max_tokens, tags=tags), tagged=False)
 
 
 @router.post("/context", responses=returns(Context, example=CONTEXT))
 async def make_context(reading: Reading, asked: FullContext) -> Response:
     """Return the block to put before a model, for a conversation."""
     return await reading.answer(
-        lambda memory: memory.context(asked.about(), asked.max_tokens, thread=asked.thread, facts=asked.facts),
+        lambda memory: memory.context(
+            asked.about(), asked.max_tokens, thread=asked.thread, facts=asked.facts, tags=asked.tags
+        ),
         tagged=False,
     )
 

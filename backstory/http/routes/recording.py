@@ -44,7 +44,11 @@ async def record(writing: WritingOnce, delivery: Delivery) -> Response:
     """Record what is new of a conversation. It is durable when this answers, and is extracted after the debounce."""
     return await writing.change(
         lambda memory: memory.record(
-            delivery.thread, delivery.plain(), mode=delivery.mode, immediate=delivery.immediate
+            delivery.thread,
+            delivery.plain(),
+            mode=delivery.mode,
+            immediate=delivery.immediate,
+            tags=delivery.tags,
         )
     )
 

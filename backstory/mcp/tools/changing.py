@@ -15,6 +15,7 @@ from backstory.mcp.tools.memory_tool import MemoryTool
 from backstory.mcp.tools.reading import FactId
 from backstory.mcp.tools.results import FactResult
 from backstory.memory import MemoryHandle
+from backstory.operations.changing import FactFields
 from backstory.results import FactChange
 
 Category: TypeAlias = Annotated[str, Field(min_length=1, max_length=100)]
@@ -24,6 +25,7 @@ _SURE = "How sure it is, from 0 to 1: high where the user said so, lower where y
 _FROM = "Since when it is true, where that is known: 2026, 2026-03, 2026-03-05 or a moment."
 _UNTIL = "Until when it is true, to the end of that year, month or day."
 _EXPIRES = "Until when it is worth remembering, to the end of that year, month or day."
+_TAGS = "Names to find it by, such as a project; in an update all that it has from now on."
 _ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
 _CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 
@@ -36,6 +38,7 @@ async def memory_add(
     valid_from: Annotated[str | None, Field(description=_FROM)] = None,
     valid_until: Annotated[str | None, Field(description=_UNTIL)] = None,
     expires_at: Annotated[str | None, Field(description=_EXPIRES)] = None,
+    tags: Annotated[list[str] | None, Field(description=_TAGS)] = None,
 ) -> Annotated[CallToolResult, FactResult]:
     """Remember a new fact about the user, for this conversation and all later ones.
 
@@ -43,10 +46,10 @@ async def memory_add(
     on. Not for what matters to this conversation alone, and never for secrets.
     """
     answering = current()
-    times = {"valid_from": valid_from, "valid_until": valid_until, "expires_at": expires_at}
+    stated = FactFields(valid_from=valid_from, valid_until=valid_until, expires_at=expires_at, tags=tags)
     return await answering.tool(
         "write",
-        lambda memory: _changed(answering.budget, "added", memory.add_fact(content, category, confidence, **times)),
+        lambda memory: _changed(answering.budget, "added", memory.add_fact(content, category, confidence, **stated)),
     )
 
 
@@ -59,17 +62,18 @@ async def memory_update(
     valid_from: Annotated[str | None, Field(description=_FROM)] = None,
     valid_until: Annotated[str | None, Field(description=_UNTIL)] = None,
     expires_at: Annotated[str | None, Field(description=_EXPIRES)] = None,
+    tags: Annotated[list[str] | None, Field(description=_TAGS)] = None,
 ) -> Annotated[CallToolResult, FactResult]:
     """Change a fact that is outdated, wrong or too vague; what is left out stays as it is.
 
     Facts that the user entered by hand cannot be changed by you: ask the user to do it.
     """
     answering = current()
-    times = {"valid_from": valid_from, "valid_until": valid_until, "expires_at": expires_at}
+    stated = FactFields(valid_from=valid_from, valid_until=valid_until, expires_at=expires_at, tags=tags)
     return await answering.tool(
         "write",
         lambda memory: _changed(
-            answering.budget, "updated", memory.edit_fact(fact_id, content, category, confidence, **times)
+            answering.budget, "updated", memory.edit_fact(fact_id, content, category, confidence, **stated)
         ),
     )
 

@@ -30,6 +30,7 @@ class FoundItem(_Result):
     confidence: float | None = None
     created_at: Annotated[Moment | None, Field(alias="createdAt")] = None
     source: Annotated[str | None, Field(description="The conversation it is from, or manual, or import.")] = None
+    tags: list[str] | None = None
     thread: str | None = None
     role: str | None = None
     at: Moment | None = None

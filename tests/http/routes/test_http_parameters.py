@@ -26,7 +26,7 @@ def test_no_route_takes_a_parameter_that_it_does_not_have(server: Server, client
     assert server.home.memory(scope="global").head() == before
 
 
-FILTERS = ("agent", "at", "category", "cursor", "limit", "user", "valid_at")
+FILTERS = ("agent", "at", "category", "cursor", "limit", "tag", "user", "valid_at")
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ FILTERS = ("agent", "at", "category", "cursor", "limit", "user", "valid_at")
         ("facts?usr=ada", "this request takes no parameter 'usr'; the nearest is user"),
         ("facts?user=ada&Limit=3", "this request takes no parameter 'Limit'; the nearest is limit"),
         ("log?threads=t", "this request takes no parameter 'threads'; the nearest is thread"),
-        ("context?about=tea", "this request takes no parameter 'about'; it takes agent, for, max_tokens, user"),
+        ("context?about=tea", "this request takes no parameter 'about'; it takes agent, for, max_tokens, tag, user"),
         ("caller?user=ada", "this request takes no parameter 'user'; it takes none"),
         (
             f"facts?{'x' * 9000}=1",

@@ -100,7 +100,14 @@ def test_the_bytes_are_those_of_the_page(draft: Draft, after: Head) -> None:
         for fact in (getattr(event, part, None) for part in ("fact", "before", "after"))
         for name in ("valid_from", "valid_until", "expires_at")
     ) or any(isinstance(event, FactRemoved) and event.reason in ("ended", "expired") for event in draft.events)
-    by_the_page = by_hand(contents, v=3 if times else 2 if marks else 1, after=after, at=draft.at, salts=keys)
+    tags = any(
+        getattr(part, "tags", ()) or getattr(part, "attributes", None)
+        for event in draft.events
+        if isinstance(event, FactAdded | FactRemoved | FactRevised | TurnRecorded)
+        for part in (getattr(event, name, None) for name in ("fact", "before", "after", "turn"))
+    )
+    version = 4 if tags else 3 if times else 2 if marks else 1
+    by_the_page = by_hand(contents, v=version, after=after, at=draft.at, salts=keys)
     assert seal(draft, after, CountingSalts()) == by_the_page
 
 
@@ -461,6 +468,20 @@ def test_a_newer_version_asks_for_a_newer_program(v: int) -> None:
 def test_only_a_policy_that_asks_for_a_users_words_needs_a_program_that_knows_that() -> None:
     versions = [json.loads(sealed(PolicyChanged(None, Policy(evidence=whose))))["v"] for whose in EVIDENCE]
     assert versions == [1, 3]
+
+
+def test_only_a_line_with_tags_asks_for_the_version_that_knows_tags() -> None:
+    tagged = msgspec.structs.replace(FACT, tags=("a",))
+    said = turn("a")
+    events: tuple[Event, ...] = (
+        FactAdded(FACT),
+        FactAdded(tagged),
+        FactRevised(tagged, FACT, "edited"),
+        FactRemoved(msgspec.structs.replace(FACT, attributes={"n": 1}), "hand"),
+        said,
+        TurnRecorded(msgspec.structs.replace(said.turn, tags=("a",))),
+    )
+    assert [json.loads(sealed(event))["v"] for event in events] == [1, 4, 4, 4, 1, 4]
 
 
 def test_only_a_line_with_a_mark_asks_for_the_version_that_knows_marks() -> None:
