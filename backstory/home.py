@@ -354,7 +354,7 @@ class Backstory:
             services.producer.close(max(0.0, end - time.monotonic()))
         services.closed.set()
         services.updater.stop()
-        services.expiry.close()
+        services.expiry.end(None)
         services.searches.close()
         services.projector.close()
         if services.shared is not None:
