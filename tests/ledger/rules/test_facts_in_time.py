@@ -169,11 +169,12 @@ def test_what_has_lapsed_expires_or_ends() -> None:
         fact("Has a visa", 1, valid_until="2097-02-28"),
         fact("Has a dog", 2),
         fact("Has a lease", 3, valid_until="2097-02", expires_at="2097-02"),
+        fact("Has a permit", 4, valid_until="2097-02", expires_at="2097-03"),
     )
     do_then(story, Expire(at="2097-02-28T23:59:59.999999Z"), "expiry")
     assert last(story) == []
     do_then(story, Expire(at="2097-03-01T00:00:00.000000Z"), "expiry")
-    assert last(story) == ["-Has a visa (ended)", "-Has a lease (expired)"]
+    assert last(story) == ["-Has a visa (ended)", "-Has a lease (expired)", "-Has a permit (ended)"]
     assert story.memory.next_lapse() == "2097-04-01T00:00:00.000000Z"
 
 

@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import date, timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import combinations_with_replacement
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstory.ledger.core.moments import begins, ends
+from backstory.ledger.core.moments import begins, ends, spell_moment
 from backstory.projections.index.periods import Period, ended_by, keys_of, ranges_of
 
-DAY = date(2026, 3, 1)
+DAY = datetime(2026, 3, 1, tzinfo=UTC)
 FACT = msgspec.Raw(b"\x00")
 
 
-def moment(day: int) -> str:
-    return begins(str(DAY + timedelta(days=day)))
+def moment(day: float) -> str:
+    return spell_moment(DAY + timedelta(days=day))
 
 
-moments = st.integers(-40, 40).map(moment) | st.sampled_from(
-    ["2026-03-01T12:00:00.000000Z", ends("9999"), begins("0001")]
+# Half of them are midnights: what ends with a day ends at one.
+moments = (st.integers(-6, 6) | st.integers(-80, 80)).map(lambda half: moment(half / 2)) | st.sampled_from(
+    [ends("9999"), begins("0001")]
 )
 periods = st.builds(Period, st.just("") | moments, moments, st.just(FACT))
-spans = st.tuples(moments, moments).map(lambda both: (min(both), max(both))) | st.just(("", "~"))
+spans = (
+    moments.map(lambda one: (one, one))
+    | st.tuples(moments, moments).map(lambda both: (min(both), max(both)))
+    | st.just(("", "~"))
+)
 
 
-@given(st.lists(periods, max_size=20), spans)
-def test_the_ranges_of_a_span_hold_each_period_of_it_once(kept: list[Period], span: tuple[str, str]) -> None:
-    first, behind = span
+def check(kept: list[Period], first: str, behind: str) -> None:
     keys = {key: seq for seq, period in enumerate(kept) for key in keys_of(period, seq, f"fact_{seq}")}
     found: Counter[int] = Counter()
     for start, stop in ranges_of(first, behind):
@@ -37,6 +41,18 @@ def test_the_ranges_of_a_span_hold_each_period_of_it_once(kept: list[Period], sp
     true = [n for n, one in enumerate(kept) if one.end > first and (one.begin <= first or one.begin < behind)]
     assert [found[seq] for seq in true] == [1] * len(true)
     assert all(ended_by(key) == seq for key, seq in keys.items())
+
+
+@given(st.lists(periods, max_size=20), spans)
+def test_the_ranges_of_a_span_hold_each_period_of_it_once(kept: list[Period], span: tuple[str, str]) -> None:
+    check(kept, *span)
+
+
+def test_the_same_of_all_periods_and_spans_within_four_days() -> None:
+    within = list(combinations_with_replacement([moment(half / 2) for half in range(-4, 5)], 2))
+    kept = [Period(begin, end, FACT) for begin, end in within]
+    for first, behind in within:
+        check(kept, first, behind)
 
 
 def test_a_moment_among_many_periods_reads_few_others() -> None:
