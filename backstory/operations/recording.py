@@ -361,8 +361,21 @@ class Recording(Operations):
         with writer.reader.state() as state:
             turns = state.transcript.threads[thread].standing()
         return tuple(
-            TurnView(t.id, t.role, t.content, t.at, t.n, t.name, t.cause_by, t.sent_from, t.send_to, t.metadata, thread)
-            for t in turns
+            TurnView(
+                turn.id,
+                turn.role,
+                turn.content,
+                turn.at,
+                turn.n,
+                turn.name,
+                turn.cause_by,
+                turn.sent_from,
+                turn.send_to,
+                turn.metadata,
+                thread,
+                turn.tags,
+            )
+            for turn in turns
         )
 
     def summaries(self, thread: str) -> tuple[ThreadSummaryText, ...]:

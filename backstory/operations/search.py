@@ -165,7 +165,7 @@ class Searching(Operations):
             explain: Say of each hit why it has its rank.
             valid_at: Only facts that were true at this time, also those that have ended since, as in `facts`; by words.
             include_past: Also all facts that have ended; by words.
-            tags: Only facts with all of these tags; `name=value` is about an attribute.
+            tags: Only facts or turns with all of these tags; `name=value` is about an attribute of a fact.
 
         Returns:
             The hits, the best first.

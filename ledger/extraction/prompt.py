@@ -137,7 +137,7 @@ def _category_line(category: Category) -> str:
     return f"- {category.name}: {about}" if about else f"- {category.name}"
 
 
-def _digest_with(digest: str, part: str) -> str:
+def digest_with(digest: str, part: str) -> str:
     """Return the digest of a prompt's templates together with the operator's part; the same without one."""
     return hashlib.sha256(f"{digest}\n{part}".encode()).hexdigest() if part else digest
 
@@ -212,7 +212,7 @@ class PromptBuilder:
         everything = shown.shown if texts.asks_for("memory") else ()
         topics = bool(self._policy.instructions.strip())
         schema = reply_schema(review=bool(shown.review), merging=bool(shown.merging), topics=topics)
-        digest = _digest_with(texts.digest, self._operators)
+        digest = digest_with(texts.digest, self._operators)
         return Question(Prompt(system, user, digest, schema), everything, shown.stale)
 
     def _hints(self, signals: Collection[str]) -> str:

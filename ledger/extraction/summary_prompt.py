@@ -12,7 +12,7 @@ from backstory.ledger.core.sanitize import Json, safe_text
 from backstory.ledger.extraction.dates import days, when
 from backstory.ledger.extraction.excerpt import cut_line, line_size, on_one_line
 from backstory.ledger.extraction.model import Prompt
-from backstory.ledger.extraction.prompt import MAX_TOKENS, conversation, first_portion
+from backstory.ledger.extraction.prompt import MAX_TOKENS, conversation, digest_with, first_portion
 from backstory.ledger.extraction.reply import first_object, reply_text
 from backstory.ledger.extraction.templates import fill, load_summary_templates
 from backstory.ledger.text.tokens import estimate_tokens
@@ -29,18 +29,40 @@ _SCHEMA: dict[str, Json] = {
 }
 
 
+_INSTRUCTIONS = """
+# Instructions of the operator
+The operator of this memory says what to remember. These instructions come before what is said above:
+<instructions>
+{}
+</instructions>
+What they do not want remembered does not belong in the note. Of what they say is never to be kept, not a word does.
+"""
+
+
 class SummaryPromptBuilder:
     """A summary prompt without the text to summarise; `room` is what is left for that text, in tokens.
+
+    The policy's `instructions` follow the system message.
 
     Raises:
         ConfigError: as `load_summary_templates`; or the templates leave too little of `max_tokens`.
     """
 
-    def __init__(self, thread: str, *, chars: int, folder: Path | None = None, max_tokens: int = MAX_TOKENS) -> None:
+    def __init__(
+        self,
+        thread: str,
+        *,
+        chars: int,
+        folder: Path | None = None,
+        max_tokens: int = MAX_TOKENS,
+        instructions: str = "",
+    ) -> None:
         self._templates = load_summary_templates(folder)
+        self._operators = _INSTRUCTIONS.format(instructions.strip()) if instructions.strip() else ""
         self._values = {"thread": on_one_line(thread), "chars": str(chars)}
         # The thread and the number may occur in both messages of a prompt.
         fixed = self._templates.size + 2 * (line_size(self._values["thread"]) + _SMALL_VALUES)
+        fixed += estimate_tokens(self._operators)
         self.room = max_tokens - fixed
         if self.room < _LEAST:
             raise ConfigError(
@@ -68,7 +90,8 @@ class SummaryPromptBuilder:
     def _asked(self, name: str, dates: str, **parts: Sequence[str]) -> Prompt:
         values = {**self._values, "when": dates, **{slot: "\n".join(lines) for slot, lines in parts.items()}}
         system, user = fill(self._templates["summary_system.md"], values), fill(self._templates[name], values)
-        return Prompt(system, user, self._templates.digest, _SCHEMA)
+        digest = digest_with(self._templates.digest, self._operators)
+        return Prompt(system + self._operators, user, digest, _SCHEMA)
 
     def _notes(self, summaries: Sequence[Section]) -> list[str]:
         left, lines = self.room, dict[int, str]()

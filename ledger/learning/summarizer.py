@@ -128,7 +128,7 @@ class Summarizer:
             group = next_group(memory, state.coverage, known, self._limits, anyway=anyway)
         if group is None:
             return None
-        group, prompt = self._prompt(thread, group)
+        group, prompt = self._prompt(thread, group, memory.policy.instructions)
         moments = [turn.at for turn in group.sources]
         moments += [moment for section in group.parts.values() for moment in (section.since, section.until)]
         command = Summarize(
@@ -152,12 +152,16 @@ class Summarizer:
         )
         return _Task(command, prompt, cause, parse_moment(command.until) if backdate else None, log)
 
-    def _prompt(self, thread: str, group: SummaryGroup) -> tuple[SummaryGroup, Prompt]:
+    def _prompt(self, thread: str, group: SummaryGroup, instructions: str) -> tuple[SummaryGroup, Prompt]:
         """Return the prompt and the part of the group that fits into it; the rest is left for the next group."""
         from backstory.ledger.extraction.summary_prompt import SummaryPromptBuilder
 
         builder = SummaryPromptBuilder(
-            thread, chars=self._limits.max_chars, folder=self._prompts, max_tokens=self._prompt_max_tokens
+            thread,
+            chars=self._limits.max_chars,
+            folder=self._prompts,
+            max_tokens=self._prompt_max_tokens,
+            instructions=instructions,
         )
         if group.parts:
             return group, builder.of_summaries(list(group.parts.values()))

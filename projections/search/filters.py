@@ -10,6 +10,7 @@ from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import Fact
 from backstory.projections.search.corpus import LATEST, Facts, Turns
 from backstory.projections.search.lexical.lazy_filter import LazyFilter
+from backstory.projections.turns import TurnView
 
 _FEW = 1000
 """So few are gathered at once."""
@@ -51,8 +52,6 @@ class SearchFilters(msgspec.Struct, frozen=True):
             raise UsageError(f"{within!r} cannot be searched; search within {' or '.join(SPACES)}")
         if category is not None and within != "facts":
             raise UsageError("only facts have a category: leave it out, or search within facts")
-        if tags and within != "facts":
-            raise UsageError("only facts can be searched by tags: leave them out, or search within facts")
         if category is not None and not category.strip():
             raise UsageError("the category to search in has no name")
         return cls(None if category is None else category.strip().casefold(), thread, since, until, tags)
@@ -89,18 +88,22 @@ class SearchFilters(msgspec.Struct, frozen=True):
         """Return the keys of the turns that lie within; None where nothing is bounded."""
         if self == _EVERYTHING:
             return None
-        first, end = self.since or "", self.until or LATEST
+        first, end, tags = self.since or "", self.until or LATEST, frozenset(self.tags)
+
+        def holds(said: TurnView) -> bool:
+            return first <= said.at < end and tags.issubset(said.tags)
+
         if self.thread is not None:
-            return {key for key, said in turns.of(self.thread).items() if first <= said.at < end}
+            return {key for key, said in turns.of(self.thread).items() if holds(said)}
         standing = turns.standing
 
         def test(key: str) -> bool:
             said = standing.get(key)
-            return said is not None and first <= said.at < end
+            return said is not None and holds(said)
 
         def gather() -> set[str]:
             # Others may go on reading meanwhile; a copy is made in one step.
-            return {key for key, said in dict(standing).items() if first <= said.at < end}
+            return {key for key, said in dict(standing).items() if holds(said)}
 
         return LazyFilter(test, gather, len(standing))
 

@@ -166,6 +166,7 @@ class _Held:
             turn.send_to,
             turn.metadata,
             thread,
+            turn.tags,
         )
 
     def since(self, seen: Seen | None) -> NewTurns:

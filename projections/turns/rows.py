@@ -25,6 +25,7 @@ class TurnView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     send_to: tuple[str, ...] = ()
     metadata: dict[str, object] = {}
     thread: str = ""
+    tags: tuple[str, ...] = ()
 
 
 class Words(Protocol):

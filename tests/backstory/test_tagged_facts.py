@@ -84,6 +84,19 @@ def test_a_host_that_must_not_fail_records_with_the_tags_that_can_be_kept(tmp_pa
     assert [fault.kind for fault in memory.status().faults] == ["UsageError"]
 
 
+def test_turns_show_their_tags_and_are_found_by_them(memory: MemoryHandle) -> None:
+    say(memory, "a", tags=["heron", "wren"])
+    say(memory, "b", tags=["heron"])
+    say(memory, "c")
+    assert [turn.tags for turn in memory.transcript("t")] == [("heron", "wren"), ("heron",), ()]
+    for thread in ("t", None):
+        found = memory.search("I say", within="turns", tags=["heron"], thread=thread)
+        assert sorted(hit.id for hit in found) == ["a", "b"]
+        assert [hit.id for hit in memory.search("I say", within="turns", tags=["heron", "wren"], thread=thread)] == [
+            "a"
+        ]
+
+
 # By hand.
 
 
@@ -157,8 +170,6 @@ def test_a_search_keeps_to_them(projects: MemoryHandle) -> None:
     assert [hit.attributes for hit in projects.search("deploys", tags=["team=red"])] == [{"team": "red"}]
     past = projects.search("deploys", tags=["gull", "heron"], include_past=True)
     assert [hit.content for hit in past] == ["Deploys both from one repository"]
-    with pytest.raises(UsageError, match="only facts can be searched by tags"):
-        projects.search("deploys", tags=["gull"], within="turns")
     with pytest.raises(UsageError, match="a list of names"):
         projects.search("deploys", tags="gull")
 

@@ -37,7 +37,7 @@ _Attributes = Annotated[
 ]
 TagFilter = Annotated[
     list[str] | None,
-    typer.Option("--tag", metavar="TAG", help="Only facts with this tag or NAME=VALUE; may be repeated."),
+    typer.Option("--tag", metavar="TAG", help="Only what has this tag or attribute NAME=VALUE; may be repeated."),
 ]
 _CATEGORIES = "preference, knowledge, context, behavior, goal, correction, or a name of your own"
 

@@ -53,7 +53,7 @@ Tags = Annotated[
     Query(
         alias="tag",
         max_length=20,
-        description="Only facts with this tag, or with `name=value` as an attribute; with all of them, if given again.",
+        description="Only what has this tag, or `name=value` as an attribute; all of them, if it is given again.",
         examples=[["project-a"]],
     ),
 ]

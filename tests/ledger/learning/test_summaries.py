@@ -639,3 +639,18 @@ def test_a_transcript_that_became_shorter_overtakes_a_call(tmp_path, monkeypatch
     talk.summaries = busy
     (summing,) = talk.sum_up()
     assert (len(talk.asked), summing.commit.events[0].reason) == (1, "basis")
+
+
+# What it is told
+
+
+def test_a_model_is_told_the_instructions_of_the_operator(tmp_path):
+    only = "Never keep anything about health."
+    plain = Talk(tmp_path / "plain", turns=11, summary_min_turns=10)
+    told = Talk(tmp_path / "told", turns=11, summary_min_turns=10, instructions=only)
+    for talk in (plain, told):
+        talk.extract()
+    before, after = plain.asked[0], told.asked[0]
+    assert after.system.startswith(before.system)
+    assert only in after.system
+    assert (after.user, after.digest == before.digest) == (before.user, False)
