@@ -65,6 +65,15 @@ def _hear_signals() -> None:
                 signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
+def _trust_few() -> None:
+    """Have each client of a model read one certificate to trust, not all of the machine's, which takes it 0.02 s.
+
+    No test asks a server that these would prove, but those of `make torture` that install other people's clients.
+    """
+    if not LONG:
+        os.environ["SSL_CERT_FILE"] = AUTHORITY
+
+
 def _build_the_command_line_once() -> None:
     """Let all calls of an app in this process share its commands: to read every verb's signature takes 0.1 s."""
     typer.testing._get_command = functools.cache(typer.main.get_command)
@@ -75,8 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
     _keep_bytecode(str(config.rootpath / ".pytest_cache" / "bytecode"))
     _spare_the_disk()
     _hear_signals()
-    # Each client of a model reads the certificates to trust; no test asks a server that these would prove.
-    os.environ.setdefault("SSL_CERT_FILE", AUTHORITY)
+    _trust_few()
     run.begin(config)
     compiled.compile_ahead(config)
 
