@@ -33,6 +33,7 @@ ProgressOfTotal = Callable[[int, int], None]
 
 _IN_ONE_COMMIT = 1_000
 _MOST_LISTED = 1_000
+_HELD = 20_000
 _SHOWN = 5
 _SHOWN_OF_EACH = 80
 
@@ -128,9 +129,17 @@ class FileImport:
         )
 
     def _record(self, found: Recognised, read: ReadFile) -> ImportedDocument:
-        intake = Intake(self._services)
-        items = self._items(found, Tally(self._wanted.of_user))
-        new = sum(intake.take_in(item.thread, item.kept).turns for item in items if isinstance(item, Conversation))
+        services, intake = self._services, Intake(self._services)
+        new = held = 0
+        for item in self._items(found, Tally(self._wanted.of_user)):
+            if isinstance(item, Conversation):
+                taken = intake.take_in(item.thread, item.kept)
+                new, held = new + taken.turns, held + len(item.kept)
+            if held >= _HELD:
+                # The writer holds the turns of this process; with a new index it reads them when they are asked for.
+                services.state.index.follow()
+                services.writer.start_over()
+                held = 0
         return self._result(msgspec.structs.replace(read, new=new, known=read.turns - new))
 
     def _import(self, found: Recognised, read: ReadFile) -> ImportedDocument:
