@@ -424,6 +424,7 @@ class Changing(Operations):
         of_user: str | None = None,
         replace: bool = False,
         dry_run: bool = False,
+        tags: Sequence[str] = (),
         progress: Callable[[int, int], None] | None = None,
     ) -> ImportedDocument:
         """Import the export of another tool, or a memory, from a file whose format is recognised by its content.
@@ -437,6 +438,7 @@ class Changing(Operations):
             of_user: The only user whose part is taken, of a file that names several.
             replace: Put the facts in place of the memory, not beside it.
             dry_run: Only read the file and count.
+            tags: Tags that new turns and facts get; not for a memory.json or a folder.
             progress: Gets how many bytes were read, and how many will be; the file is read twice.
 
         Returns:
@@ -448,7 +450,7 @@ class Changing(Operations):
         """
         from backstory.operations.importing.file import FileImport, Wanted
 
-        wanted = Wanted(format_name, of_user, replace, dry_run)
+        wanted = Wanted(format_name, of_user, replace, dry_run, read_tags(tags))
         return FileImport(self._services, path, wanted, progress or (lambda _done, _total: None)).run()
 
     def policy(self) -> PolicyResult:

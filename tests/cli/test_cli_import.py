@@ -105,7 +105,7 @@ def test_a_file_that_was_cut_short_is_wrong_use_and_nothing_is_kept(cli: Cli) ->
 def test_facts_are_read_as_meant_or_refused_one_by_one_with_a_count_by_reason(cli: Cli) -> None:
     items = [
         mem0(id="m1", memory="A", confidence=None, category=None, created_at=1_700_000_000),
-        mem0(id="m2", memory="B", confidence="0.8", created_at="1700000000000", categories=["goal"]),
+        mem0(id="m2", memory="B", confidence="0.8", created_at="1700000000000", categories=["goal", "sport"]),
         mem0(id="m3", memory="C", confidence="high"),
         mem0(id="m4", memory="D", confidence=7),
         mem0(id="m5", memory="E", confidence=0.1),
@@ -125,6 +125,8 @@ def test_facts_are_read_as_meant_or_refused_one_by_one_with_a_count_by_reason(cl
         ("fact_2_9", "not an object", 0.9, "context"),
     ]
     assert [f["createdAt"][:10] for f in document["facts"][:2]] == ["2023-11-14"] * 2
+    assert document["facts"][1]["tags"] == ["goal", "sport"]
+    assert document["facts"][2]["attributes"] == {"room": 5}
     assert document["facts"][3]["expiresAt"] == "2099-01-01"
     assert document["read"]["refused"] == {
         "confidence has to be a number from 0 to 1": 2,
@@ -132,10 +134,10 @@ def test_facts_are_read_as_meant_or_refused_one_by_one_with_a_count_by_reason(cl
         "threshold": 1,
         "expired": 1,
     }
-    assert document["read"]["unread_keys"] == ["hash", "metadata"]
+    assert document["read"]["unread_keys"] == ["hash"]
     shown = cli.run("--user", "bob", "import", path).stdout
     assert "refused: 2, confidence has to be a number from 0 to 1" in shown
-    assert "keys that were not read: hash, metadata" in shown
+    assert "keys that were not read: hash" in shown
 
 
 def test_a_file_of_several_users_is_imported_for_one_of_them(cli: Cli) -> None:
@@ -158,6 +160,24 @@ def test_a_long_list_is_several_commits_and_writes_nothing_when_it_comes_again(
     # What was taken away since comes back.
     cli.run("clear")
     assert len(cli.json("import", path)["facts"]) == 100
+
+
+def test_tags_are_given_to_turns_and_facts(cli: Cli) -> None:
+    cli.run("import", write(cli.folder, lines(*codex())), "--tag", "heron")
+    answers = cli.file("replies", reply("x1", {"content": "Uses ruff", "confidence": 0.9}))
+    cli.run("extract", "--replies", answers)
+    cli.run("import", write(cli.folder, [mem0(categories=["food", "drinks"])]), "--tag", "heron")
+    tags = [fact["tags"] for fact in cli.json("fact", "list")]
+    assert tags == [["heron"], ["heron", "food", "drinks"]]
+    assert "leave --tag out" in cli.error("import", write(cli.folder, {"facts": []}), "--tag", "heron", code=2)
+
+
+def test_a_long_import_lets_go_of_turns_and_still_knows_them(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_import, "_HELD", 3)
+    path = write(cli.folder, [chatgpt(f"c{n}") for n in (1, 2, 3, 1)])
+    assert cli.json("import", path)["read"]["new"] == 12
+    assert cli.json("import", path)["read"]["known"] == 16
+    assert [(one["thread"], one["turns"]) for one in cli.json("threads")] == [("c1", 4), ("c2", 4), ("c3", 4)]
 
 
 def test_replace_is_for_facts(cli: Cli) -> None:

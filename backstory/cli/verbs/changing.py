@@ -178,6 +178,10 @@ def import_(
         str | None, typer.Option("--of", metavar="NAME", help="Take the part of one user that the file names.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would come, and write nothing.")] = False,
+    tags: Annotated[
+        list[str] | None,
+        typer.Option("--tag", metavar="TAG", help="Tag the new turns and facts. May be given several times."),
+    ] = None,
 ) -> None:
     """Import a memory, or an export of another tool, whose format is recognised by its content.
 
@@ -197,7 +201,13 @@ def import_(
         progress_of_total("importing, KiB", least=_LONG_KIB, unit=1024) as step,
     ):
         imported = memory.import_file(
-            given, format_name=format_name, of_user=of_user, replace=replace, dry_run=dry_run, progress=step
+            given,
+            format_name=format_name,
+            of_user=of_user,
+            replace=replace,
+            dry_run=dry_run,
+            tags=tags or (),
+            progress=step,
         )
         entry = memory.log(limit=1)[0] if imported.commit else None
     session.answer(imported, lambda page, found: import_lines(page, found, entry, dry_run=dry_run))

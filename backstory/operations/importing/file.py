@@ -21,6 +21,7 @@ from backstory.ledger.importing.formats.conversation import Conversation
 from backstory.ledger.importing.formats.recognising import MEMORY, Recognised, recognise
 from backstory.ledger.importing.formats.tally import Tally
 from backstory.ledger.rules.decide import decide
+from backstory.ledger.text.tags import joined_tags
 from backstory.operations.importing.document import import_candidates, import_document
 from backstory.operations.recording import Intake
 from backstory.operations.services import ScopeServices
@@ -45,6 +46,7 @@ class Wanted(NamedTuple):
     of_user: str | None = None
     replace: bool = False
     dry_run: bool = False
+    tags: tuple[str, ...] = ()
 
 
 class FileImport:
@@ -75,6 +77,8 @@ class FileImport:
 
     def _memory(self) -> ImportedDocument:
         """Import a memory.json or a folder, in one commit."""
+        if self._wanted.tags:
+            raise UsageError("a memory keeps the tags that its facts have: leave --tag out")
         read = ReadFile(MEMORY.name, MEMORY.title)
         if not self._wanted.dry_run:
             done = import_document(self._services, self._path, replace=self._wanted.replace)
@@ -130,10 +134,10 @@ class FileImport:
 
     def _record(self, found: Recognised, read: ReadFile) -> ImportedDocument:
         services, intake = self._services, Intake(self._services)
-        new = held = 0
+        new, held, tags = 0, 0, self._wanted.tags
         for item in self._items(found, Tally(self._wanted.of_user)):
             if isinstance(item, Conversation):
-                taken = intake.take_in(item.thread, item.kept)
+                taken = intake.take_in(item.thread, [msgspec.structs.replace(one, tags=tags) for one in item.kept])
                 new, held = new + taken.turns, held + len(item.kept)
             if held >= _HELD:
                 # The writer holds the turns of this process; with a new index it reads them when they are asked for.
@@ -144,7 +148,7 @@ class FileImport:
 
     def _import(self, found: Recognised, read: ReadFile) -> ImportedDocument:
         items = self._items(found, Tally(self._wanted.of_user))
-        candidates = (listed_fact(index, item) for index, item in enumerate(items))
+        candidates = (_tagged(listed_fact(index, item), self._wanted.tags) for index, item in enumerate(items))
         replace, done, new, known = self._wanted.replace, None, 0, 0
         refused, before = Counter(read.refused), len(self._services.writer.memory().facts)
         while batch := tuple(islice(candidates, None if replace else _IN_ONE_COMMIT)):
@@ -187,6 +191,12 @@ class FileImport:
             memory = self._services.writer.memory()
             done = ImportedDocument.of(document_of(memory), memory.seq, (), (), ())
         return msgspec.structs.replace(done, read=read)
+
+
+def _tagged(fact: NewFact | Unread, tags: tuple[str, ...]) -> NewFact | Unread:
+    if not tags or isinstance(fact, Unread):
+        return fact
+    return msgspec.structs.replace(fact, tags=joined_tags(tags, fact.tags))
 
 
 def _digest(batch: tuple[NewFact | Unread, ...]) -> str:

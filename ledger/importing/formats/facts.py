@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from backstory.ledger.core.errors import InputError
@@ -15,6 +16,7 @@ Fact = dict[str, object]
 
 _ALSO = {
     "memory": "content",
+    "metadata": "attributes",
     "text": "content",
     "fact": "content",
     "categories": "category",
@@ -50,6 +52,11 @@ def _fact(item: Mapping[str, object], tally: Tally, source: str | None) -> Fact:
         name = _ALSO.get(key, key)
         if value in (None, "", [], {}) or key == "user_id":
             continue
+        if isinstance(value, list) and name == "category":
+            # A fact has one category; the others would be lost.
+            fact.setdefault("tags", value)
+        if isinstance(value, str) and name == "tags":
+            value = re.split("[,;|]", value)  # noqa: PLW2901 the value as it is read
         if name not in FACT_KEYS or name in fact:
             tally.leave_unread(key)
         else:

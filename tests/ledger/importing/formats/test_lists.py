@@ -24,6 +24,7 @@ def test_mem0_in_a_list_or_as_its_api_answers(tmp_path: Path, wrap: object) -> N
             "id": "m0",
             "content": "Likes tea",
             "category": ["food", "health"],
+            "tags": ["food", "health"],
             "createdAt": "2025-07-20T01:30:36.275141-07:00",
             "expiresAt": "2027-01-01",
         }
@@ -56,11 +57,11 @@ def test_the_memory_of_the_mcp_server(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 @pytest.mark.parametrize("between", [",", ";", "\t"])
 def test_a_table(tmp_path: Path, end: str, mark: str, between: str) -> None:
-    rows = ["Memory", "Confidence", "Valid_From"], ["Likes tea", "0.8", "2024"], ["Rows", "", ""], ["Short"]
+    rows = ["Memory", "Confidence", "Valid_From", "Tags"], ["Likes tea", "0.8", "2024", "a|b"], ["Rows"], ["Short", ""]
     path = write(tmp_path, (mark + end.join(between.join(row) for row in rows)).encode(), "facts.csv")
     assert recognise(path).format.name == "csv"
     assert everything(path) == [
-        {"content": "Likes tea", "confidence": "0.8", "validFrom": "2024"},
+        {"content": "Likes tea", "confidence": "0.8", "validFrom": "2024", "tags": ["a", "b"]},
         {"content": "Rows"},
         {"content": "Short"},
     ]
