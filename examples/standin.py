@@ -1,6 +1,6 @@
 """A model that costs nothing: it answers by a few rules, so that the examples run without a key and without a network.
 
-It has no script. As an assistant it knows what stands in the `<memory>` block it is given, and nothing else; as the
+It has no script. As an assistant it knows the facts in the `<memory>` block it is given, and nothing else; as the
 keeper of memory it reads the conversation it is shown, and carelessly: whoever has moved, it takes for the user.
 """
 
@@ -25,7 +25,7 @@ _READINGS = {
     re.compile(r"\bplay the (\w+)"): "User plays the {}",
 }
 _BLOCK = re.compile(r"<memory>\n(.*?)</memory>", re.DOTALL)
-_IN_BLOCK = re.compile(r"^- \[[^\]]*\] (.+)$", re.MULTILINE)
+_IN_BLOCK = re.compile(r"^- \[[^\]]* \| [\d.]+\] (.+)$", re.MULTILINE)
 _REMEMBERED = re.compile(r"^- (fact_\w+) \[[^\]]*\] (.+)$", re.MULTILINE)
 _SAID = re.compile(r"^\[(\d+)\] user(?:, \w+ \S+ \S+ \S+)?: (.+)$", re.MULTILINE)
 
@@ -39,7 +39,7 @@ def answer(messages: Sequence[Mapping[str, str]]) -> str:
         return "Thank you for telling me."
     block = _BLOCK.search("\n".join(message["content"] for message in messages if message["role"] == "system"))
     known = _IN_BLOCK.findall(block[1]) if block else []
-    fitting = [fact for fact in known if _words(fact) & _words(last)]
+    fitting = [fact for fact in known if _words(fact) & _words(_BLOCK.sub("", last))]
     return f"I remember this: {'; '.join(fitting)}." if fitting else "You have not told me yet."
 
 

@@ -74,6 +74,7 @@ class SettingKeys(TypedDict, total=False):
     confidence_weight: float
     max_context_turns: int
     context_found_share: float
+    context_turns: bool
     embedding_model: str | None
     embedding_base_url: str | None
     search_min_similarity: float

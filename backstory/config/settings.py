@@ -159,6 +159,7 @@ class Settings(BaseModel):
     confidence_weight: float = Field(default=0.4, ge=0, le=1)
     max_context_turns: int = Field(default=3, ge=1, le=20)
     context_found_share: float = Field(default=0.7, ge=0, le=1)
+    context_turns: bool = True
 
     embedding_model: str | None = None
     embedding_base_url: str | None = None

@@ -80,6 +80,7 @@ def read_backend_config(given: Mapping[str, object], mode: str) -> Configured:
         plain["shared_summaries"] = True
     # Likewise; stated, so that the command line shows an agent what DeerFlow does.
     plain.setdefault("agent_reads", "own")
+    plain.setdefault("context_turns", False)
     if "shutdown_flush_timeout_seconds" not in plain:
         # The host calls shutdown_flush first, with its own timeout, so closing needs little more time.
         given_too["shutdown_flush_timeout_seconds"] = _CLOSING_SECONDS

@@ -34,6 +34,7 @@ _ALONE: Mapping[str, object] = {
     "embedding_model": "none",
     "embedding_base_url": None,
     "shared_summaries": False,
+    "context_turns": False,
     "summary_min_turns": 0,
     "transcript_retention_days": None,
     "min_seconds_between_calls": 0,

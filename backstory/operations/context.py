@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from backstory import checks
+from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import thread_summaries
+from backstory.ledger.messages import keep, read_message
 from backstory.operations.services import ScopeServices
 from backstory.projections.context import Blocks, Context, Shares, last_words, tokens_for
 from backstory.projections.context.joined import USERS, Joined, parted
+from backstory.projections.context.quotes import Quote, quotes
+from backstory.projections.search.lexical.tokenizer import as_said
+from backstory.projections.turns import TurnView
 
 if TYPE_CHECKING:
     from backstory.config.settings import Settings
+
+_MOST_TURNS = 64
+"""Turns that are tried for a block at most."""
 
 
 def blocks_of(settings: Settings, model: str | None) -> Blocks:
@@ -32,6 +41,7 @@ def blocks_of(settings: Settings, model: str | None) -> Blocks:
         ),
         tokens_for(model or settings.model.model or settings.model_name, exact=counting == "tiktoken"),
         turns=settings.max_context_turns,
+        quoting=settings.context_turns,
         enabled=settings.enabled and settings.injection_enabled,
     )
 
@@ -69,6 +79,7 @@ def context(
         summaries=() if thread is None else thread_summaries(memory, thread),
         max_tokens=max_tokens,
         facts=facts,
+        quotes=_quotes(services, said, thread, tags) if facts and blocks.quoting else None,
     )
     own, users = parted(lines.newly_used(block.facts, writer.clock.now()))
     for used, newly in ((writer, own), (services.beside(), users)):
@@ -85,6 +96,48 @@ def _tagged(memory: Memory, tags: tuple[str, ...]) -> Memory:
     """Return a memory without the facts that are about something else than a filter names."""
     kept = {i: fact for i, fact in memory.facts.items() if not (fact.tags or fact.attributes) or fact.has(tags)}
     return msgspec.structs.replace(memory, facts=kept)
+
+
+def _quotes(
+    services: ScopeServices, said: str | Sequence[object] | None, thread: str | None, tags: tuple[str, ...]
+) -> Iterable[Quote] | None:
+    """Return what was said in other conversations that is like the newest question; None where nothing ever was."""
+    with services.writer.reader.state() as state:
+        if not state.transcript.turn_count:
+            return None
+    asked = last_words(said, 1)
+    is_present = _is_of(said, thread)
+
+    def leave_out(turn: TurnView) -> bool:
+        return bool(tags and turn.tags and not set(tags).issubset(turn.tags)) or is_present(turn)
+
+    found = services.state.search.said(asked, _MOST_TURNS, leave_out) if asked else ()
+    return quotes(found, as_said(asked))
+
+
+def _is_of(said: str | Sequence[object] | None, thread: str | None) -> Callable[[TurnView], bool]:
+    """Return what says of a turn whether it is of this conversation; without a thread its words tell."""
+    if thread is not None:
+        return lambda turn: turn.thread == thread
+    there: set[str] | None = None
+
+    def is_there(turn: TurnView) -> bool:
+        nonlocal there
+        if there is None:
+            there = _texts(said)
+        return turn.content.strip() in there
+
+    return is_there
+
+
+def _texts(said: str | Sequence[object] | None) -> set[str]:
+    if said is None or isinstance(said, str):
+        return {(said or "").strip()}
+    read = []
+    for message in said:
+        with contextlib.suppress(InputError):
+            read.append(read_message(message))
+    return {kept.content.strip() for kept in keep(read)}
 
 
 def _likeness(services: ScopeServices, memory: Memory, joined: Joined | None, words: str) -> Mapping[str, float]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import dropwhile, islice, takewhile
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from backstory import checks
 from backstory.aio import in_thread
 from backstory.ledger.core.errors import NotFoundError, UsageError
@@ -12,10 +14,10 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.policy import PolicyValue
 from backstory.ledger.core.scope import Scope
-from backstory.operations.services import Operations, Progress, must_know, read_policy
+from backstory.operations.services import Operations, Progress, ScopeServices, must_know, read_policy
 from backstory.projections.context import Given
 from backstory.projections.context.joined import join
-from backstory.projections.context.why_said import WhySaid, said_without_note, why_said
+from backstory.projections.context.why_said import WhySaid, quoted_turns, said_without_note, why_said
 from backstory.projections.history.audit import Evidence, Why, WhyNot, why, why_not
 from backstory.projections.history.history import Diff, LogEntry, diff, entry
 from backstory.projections.history.section_audit import WhySection, why_section
@@ -33,6 +35,23 @@ if TYPE_CHECKING:
 
 def _some(limit: int) -> int:
     return checks.whole("limit", limit, 1, "a whole number")
+
+
+def _why_given(services: ScopeServices, answer: Evidence, given: Given) -> WhySaid:
+    """Explain an answer by the facts that its turn notes."""
+    writer = services.user if given.of_user and services.user is not None else services.writer
+    now = writer.memory()
+    if not given.users_seq or services.user is None:
+        if not 0 <= given.seq <= now.seq:
+            return why_said(answer, given, (), Memory(), now)
+        head = services.head_at(writer, given.seq)
+        return why_said(answer, given, (head,), services.logs(writer).memory_at(given.seq), now)
+    users = services.user.memory()
+    if given.seq > now.seq or given.users_seq > users.seq:
+        return why_said(answer, given, (), Memory(), join(now, users).memory)
+    heads = (services.head_at(writer, given.seq), services.head_at(services.user, given.users_seq))
+    then = join(services.logs(writer).memory_at(given.seq), services.logs(services.user).memory_at(given.users_seq))
+    return why_said(answer, given, heads, then.memory, join(now, users).memory)
 
 
 class Explaining(Operations):
@@ -163,8 +182,8 @@ class Explaining(Operations):
             thread: The conversation's id, where several have a turn of this id.
 
         Returns:
-            The turn, and the facts as they were at that time. Where the turn notes nothing, `noted` is false: the host
-            did not keep `Context.note()` with it, or memory was empty.
+            The turn, the facts as they were at that time, and the turns that were quoted. Where the turn notes nothing,
+            `noted` is false: the host did not keep `Context.note()` with it, or memory was empty.
 
         Raises:
             NotFoundError: There is no such turn or thread.
@@ -188,19 +207,8 @@ class Explaining(Operations):
         given = Given.within(view.metadata)
         if given is None:
             return said_without_note(answer)
-        writer = services.user if given.of_user and services.user is not None else services.writer
-        now = writer.memory()
-        if not given.users_seq or services.user is None:
-            if not 0 < given.seq <= now.seq:
-                return why_said(answer, given, (), Memory(), now)
-            head = services.head_at(writer, given.seq)
-            return why_said(answer, given, (head,), services.logs(writer).memory_at(given.seq), now)
-        users = services.user.memory()
-        if given.seq > now.seq or given.users_seq > users.seq:
-            return why_said(answer, given, (), Memory(), join(now, users).memory)
-        heads = (services.head_at(writer, given.seq), services.head_at(services.user, given.users_seq))
-        then = join(services.logs(writer).memory_at(given.seq), services.logs(services.user).memory_at(given.users_seq))
-        return why_said(answer, given, heads, then.memory, join(now, users).memory)
+        quoted = quoted_turns(services.logs(services.writer), given.turns, answer.at)
+        return msgspec.structs.replace(_why_given(services, answer, given), turns=quoted)
 
     def why_section(self, section: str) -> WhySection:
         """Explain where the text of a section came from, down to the turns of the update that wrote it.

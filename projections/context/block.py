@@ -24,7 +24,11 @@ from backstory.projections.context.counting import Counter
 from backstory.projections.context.fact_lines import CONVERSATION, FACTS, FOUND, GAP, SECTIONS, summary_line
 from backstory.projections.context.given import Given, GivenTurn, given_digest
 from backstory.projections.context.prepared import Line, Prepared, Standing
+from backstory.projections.context.quotes import Quote
 from backstory.projections.context.sheet import Sheet
+
+_QUOTED = 0.93
+"""Of what is kept for a question the share that is for turns."""
 
 
 class Shares(msgspec.Struct, frozen=True):
@@ -46,6 +50,10 @@ class Shares(msgspec.Struct, frozen=True):
     confidence_weight: float = 0.4
     found_share: float = 0.7
 
+    def for_quotes(self, room: int) -> int:
+        """Return the tokens for turns, of those that facts and turns have together."""
+        return int(room * self.found_share * _QUOTED)
+
 
 class Context(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """A block and its contents; as text (`str`, in an f-string) it is the whole block.
@@ -58,7 +66,7 @@ class Context(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         found: the part for directly before the newest question: what the question brings besides.
         facts: the ids of the facts used, in order: those that stand, then those that were found. Those of an agent's
             user begin with `user:`.
-        turns: the turns used; there are none yet.
+        turns: the turns quoted, in order.
         sections: the names of the sections used.
         summaries: the number of summaries used.
         left_out: the number of facts without room, and of those that the question does not bring.
@@ -115,6 +123,7 @@ def fill(
     max_tokens: int,
     *,
     facts: bool = True,
+    quotes: Iterable[Quote] | None = None,
 ) -> Context:
     """Return the block of a memory.
 
@@ -125,16 +134,30 @@ def fill(
         summaries: the summaries of the conversation, oldest first.
         shares: the budgets and weights.
         max_tokens: the size of the block.
-        facts: whether to include facts; without them the agent searches for facts.
+        facts: whether to include facts; without them the agent searches for facts, and for turns.
+        quotes: the turns that search found, the best first. They have most of the room of what is found; the facts that
+            rank first have the rest, and what the turns leave. None: turns are not quoted, and take no room.
     """
-    stands = _standing(prepared, tuple(summaries), shares, max_tokens, facts=facts)
-    found = Sheet(prepared, max_tokens - stands.tokens - (prepared.gap if stands.tokens else 0))
+    quoting = quotes is not None
+    stands = _standing(prepared, tuple(summaries), shares, max_tokens, facts=facts, quoting=quoting)
+    room = max_tokens - stands.tokens - (prepared.gap if stands.tokens else 0)
+    found = Sheet(prepared, room)
     taken: list[str] = []
-    if stands.left and shares.found_share:
+    turns: list[GivenTurn] = []
+    if shares.found_share:
         alike = stands.left
         if similarity is not None:
             alike = _by_score([pair for pair in stands.left if pair[0].id in similarity], similarity, shares)
-        taken = found.take_facts(FOUND, alike)
+        if quotes is not None:
+            found.max_tokens = room - shares.for_quotes(max_tokens - stands.first)
+            taken = found.take_facts(FOUND, alike)
+            found.max_tokens = room
+            turns = found.take_quotes(quotes)
+            if stands.all_fit:
+                known = {fact.id for fact, _ in alike}
+                alike = [*alike, *(pair for pair in stands.left if pair[0].id not in known)]
+        more = {*taken, *found.take_facts(FOUND, alike, but=taken)}
+        taken = [fact.id for fact, _ in alike if fact.id in more]
     both = [part for part in (stands.text, found.text()) if part]
     return Context(
         text=GAP.join(both),
@@ -143,6 +166,7 @@ def fill(
         standing=stands.text,
         found=found.text(),
         facts=(*stands.taken, *taken),
+        turns=tuple(turns),
         sections=stands.sections,
         summaries=stands.summaries,
         left_out=len(stands.left) - len(taken),
@@ -166,7 +190,7 @@ def fill_whole(
     Which facts are in it depends on the conversation, if not all fit. The arguments are those of `fill`.
     """
     ranked = _by_score(prepared.facts, similarity, shares) if facts else []
-    stands = _stand(prepared, ranked, tuple(summaries), shares, max_tokens=max_tokens, for_facts=max_tokens)
+    stands = _stand(prepared, ranked, tuple(summaries), shares, max_tokens=max_tokens)
     return Context(
         text=stands.text,
         tokens=stands.tokens,
@@ -183,24 +207,39 @@ def fill_whole(
 
 
 def _standing(
-    prepared: Prepared, summaries: tuple[ThreadSummaryText, ...], shares: Shares, max_tokens: int, *, facts: bool
+    prepared: Prepared,
+    summaries: tuple[ThreadSummaryText, ...],
+    shares: Shares,
+    max_tokens: int,
+    *,
+    facts: bool,
+    quoting: bool,
 ) -> Standing:
     """Return what stands; it is the same for each question, so it is kept with the lines of the memory."""
     return prepared.kept(
-        (summaries, shares, max_tokens, facts),
-        lambda: _all_or_some(prepared, summaries, shares, max_tokens, facts=facts),
+        (summaries, shares, max_tokens, facts, quoting),
+        lambda: _all_or_some(prepared, summaries, shares, max_tokens, facts=facts, quoting=quoting),
     )
 
 
 def _all_or_some(
-    prepared: Prepared, summaries: tuple[ThreadSummaryText, ...], shares: Shares, max_tokens: int, *, facts: bool
+    prepared: Prepared,
+    summaries: tuple[ThreadSummaryText, ...],
+    shares: Shares,
+    max_tokens: int,
+    *,
+    facts: bool,
+    quoting: bool,
 ) -> Standing:
     ranked = sorted(prepared.facts, key=lambda pair: -pair[0].confidence) if facts else []
-    whole = _stand(prepared, ranked, summaries, shares, max_tokens=max_tokens, for_facts=max_tokens)
-    if not (whole.left and shares.found_share):
+    whole = _stand(prepared, ranked, summaries, shares, max_tokens=max_tokens)
+    for_quotes = shares.for_quotes(max_tokens - whole.first) if quoting else 0
+    if not shares.found_share or (not whole.left and whole.tokens + for_quotes <= max_tokens):
         return whole
-    share = int(max_tokens * (1 - shares.found_share))
-    return _stand(prepared, ranked, summaries, shares, max_tokens=max_tokens, for_facts=share)
+    base = whole.first if quoting else 0
+    for_facts = base + int((max_tokens - base) * (1 - shares.found_share))
+    part = _stand(prepared, ranked, summaries, shares, max_tokens=max_tokens, for_facts=for_facts)
+    return msgspec.structs.replace(part, all_fit=not whole.left)
 
 
 def _stand(
@@ -210,7 +249,7 @@ def _stand(
     shares: Shares,
     *,
     max_tokens: int,
-    for_facts: int,
+    for_facts: int | None = None,
 ) -> Standing:
     """Fill the part that stands; facts that no category guarantees come in while it has at most `for_facts` tokens."""
     sheet = Sheet(prepared, max_tokens)
@@ -218,13 +257,15 @@ def _stand(
     taken = set(sheet.take_facts(FACTS, guaranteed, within=shares.guaranteed_tokens))
     sections = [name for name, line in prepared.sections.items() if sheet.take(SECTIONS[name][0], line) is not None]
     skipped = _add_summaries(sheet, _summary_lines(summaries, prepared.counter), within=max_tokens // 3)
-    sheet.max_tokens = for_facts
+    first = sheet.tokens
+    sheet.max_tokens = for_facts = max_tokens if for_facts is None else for_facts
     taken.update(sheet.take_facts(FACTS, [pair for pair in ranked if pair[0].id not in taken]))
     skipped = _add_summaries(sheet, skipped, within=for_facts)
     stands = [fact for fact, _ in ranked if fact.id in taken]
     return Standing(
         text=sheet.text(),
         tokens=sheet.tokens,
+        first=first,
         taken=tuple(fact.id for fact in sorted(stands, key=birth)),
         left=[pair for pair in ranked if pair[0].id not in taken],
         sections=tuple(sections),

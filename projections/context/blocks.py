@@ -12,6 +12,7 @@ from backstory.projections.context.block import Context, Shares, fill, fill_whol
 from backstory.projections.context.counting import Counter
 from backstory.projections.context.joined import Joined, join
 from backstory.projections.context.prepared import Prepared, prepare
+from backstory.projections.context.quotes import Quote
 from backstory.projections.read_model import ReadModel
 
 _ONE_USE = timedelta(minutes=1)
@@ -24,15 +25,23 @@ class Blocks:
         shares: the budgets and weights.
         tokens: the token counter.
         turns: the number of the user's last messages that define what is relevant.
+        quoting: whether turns are quoted that are like the newest of these.
         enabled: whether blocks are made at all.
     """
 
     def __init__(
-        self, shares: Shares, tokens: BackgroundLoad[Counter], *, turns: int = 3, enabled: bool = True
+        self,
+        shares: Shares,
+        tokens: BackgroundLoad[Counter],
+        *,
+        turns: int = 3,
+        quoting: bool = True,
+        enabled: bool = True,
     ) -> None:
         self.shares = shares
         self.tokens = tokens
         self.turns = turns
+        self.quoting = quoting
         self.enabled = enabled
 
     def nothing(self) -> Context:
@@ -62,10 +71,12 @@ class ScopeBlocks(ReadModel):
         summaries: Sequence[ThreadSummaryText] = (),
         max_tokens: int | None = None,
         facts: bool = True,
+        quotes: Iterable[Quote] | None = None,
     ) -> Context:
         """Return the block of a memory; see `fill`. `max_tokens` overrides the configured budget."""
         most = self._shares.max_tokens if max_tokens is None else max_tokens
-        return fill(self._prepare(memory), similarity, summaries, self._shares, most, facts=facts)
+        prepared = self._prepare(memory, any_more=quotes is not None)
+        return fill(prepared, similarity, summaries, self._shares, most, facts=facts, quotes=quotes)
 
     def whole_block(
         self,
@@ -80,9 +91,9 @@ class ScopeBlocks(ReadModel):
             self._prepare(memory), similarity, summaries, self._shares, self._shares.max_tokens, facts=facts
         )
 
-    def _prepare(self, memory: Memory) -> Prepared:
+    def _prepare(self, memory: Memory, *, any_more: bool = False) -> Prepared:
         # Tokens are exact from the first block on, so the first one waits for the vocabulary.
-        counter = self._tokens.wait() if memory.facts or memory.sections else self._tokens.value
+        counter = self._tokens.wait() if memory.facts or memory.sections or any_more else self._tokens.value
         self._prepared = prepared = prepare(memory, counter, self._prepared)
         return prepared
 

@@ -31,7 +31,8 @@ FACTS = "Facts"
 PARTS = (*dict.fromkeys(heading for heading, _ in SECTIONS.values()), CONVERSATION, FACTS)
 """The headings, in the order of the part of a block that stands."""
 FOUND = "Facts for this question"
-"""The heading of the part that is found."""
+QUOTES = "Said before"
+"""The headings of the part that is found."""
 
 _SPACED = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], " ")
 """Control characters; `split` handles the other characters that break lines."""
@@ -56,7 +57,8 @@ _INLINE = str.maketrans(
     | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 )
 _IN_BRACKETS = str.maketrans("[]|", "()/")
-_LONGEST_CATEGORY = 40
+_LONGEST = 40
+_READ = 1_000
 
 
 def inline(text: str) -> str:
@@ -97,4 +99,9 @@ def fact_line(fact: Fact) -> str:
 
 @lru_cache(maxsize=256)
 def _label(category: str) -> str:
-    return inline(category).translate(_IN_BRACKETS)[:_LONGEST_CATEGORY] or "context"
+    return bracketed(category) or "context"
+
+
+def bracketed(name: str) -> str:
+    """Return a name as it stands in the brackets of a line, cut to 40 characters."""
+    return inline(name[:_READ]).translate(_IN_BRACKETS)[:_LONGEST]

@@ -15,6 +15,7 @@ from backstory.projections.context.fact_lines import (
     GAP,
     OPENING,
     PARTS,
+    QUOTES,
     SECTIONS,
     fact_line,
     heading_line,
@@ -57,20 +58,24 @@ class Standing(msgspec.Struct, frozen=True):
     Attributes:
         text: its text.
         tokens: its size.
+        first: its size without the facts that no category guarantees.
         taken: the ids of the facts that stand, in ledger order.
         left: the other facts with their lines, the best first.
         sections: the names of the sections.
         summaries: the number of summaries.
         summaries_left_out: the number of summaries without room.
+        all_fit: whether all facts would fit into the block where no turn is quoted.
     """
 
     text: str
     tokens: int
+    first: int
     taken: tuple[str, ...]
     left: Sequence[tuple[Fact, Line]]
     sections: tuple[str, ...]
     summaries: int
     summaries_left_out: int
+    all_fit: bool = False
 
 
 class Prepared:
@@ -86,7 +91,7 @@ class Prepared:
         self.counter = counter
         self.facts = facts
         self.sections = sections
-        self.headings = {heading: Line(heading_line(heading), counter) for heading in (*PARTS, FOUND)}
+        self.headings = {heading: Line(heading_line(heading), counter) for heading in (*PARTS, QUOTES, FOUND)}
         self.frame = counter.count(OPENING) + counter.count(CLOSING)
         self.gap = counter.count(f"{CLOSING}{GAP}") - counter.count(CLOSING)
         self._standing: dict[Hashable, Standing] = {}

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from operator import itemgetter
 
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import birth
-from backstory.projections.context.fact_lines import CLOSING, FACTS, FOUND, OPENING, PARTS
+from backstory.projections.context.fact_lines import CLOSING, FACTS, FOUND, OPENING, PARTS, QUOTES
+from backstory.projections.context.given import GivenTurn
 from backstory.projections.context.prepared import Line, Prepared
+from backstory.projections.context.quotes import Quote
 
 Place = tuple[int, int]
 """What the lines of a part are in order of."""
 _LAST = (FACTS, FOUND)
 """Headings of which no other follows in the same part of a block."""
+_SKIPPED = 4
+"""Quotes that do not fit before the part is full: the others are as long, mostly."""
 _place: Callable[[tuple[Place, Line]], Place] = itemgetter(0)
 
 
@@ -22,26 +26,46 @@ class Sheet:
     """A part of a block under construction; `tokens` is its exact size, 0 while it is empty."""
 
     def __init__(self, prepared: Prepared, max_tokens: int) -> None:
-        self.parts: dict[str, list[tuple[Place, Line]]] = {heading: [] for heading in (*PARTS, FOUND)}
+        self.parts: dict[str, list[tuple[Place, Line]]] = {heading: [] for heading in (*PARTS, QUOTES, FOUND)}
         self.tokens = 0
         self.max_tokens = max_tokens
         self._headings = prepared.headings
+        self._counter = prepared.counter
         self._sum = prepared.frame
 
     def take_facts(
-        self, heading: str, ranked: Iterable[tuple[Fact, Line]], *, within: float = float("inf")
+        self,
+        heading: str,
+        ranked: Iterable[tuple[Fact, Line]],
+        *,
+        within: float = float("inf"),
+        but: Container[str] = (),
     ) -> list[str]:
-        """Add the facts that fit, the best first, of lines with at most `within` tokens together; return their ids."""
+        """Add the facts that fit, the best first, of lines with at most `within` tokens together; return their ids.
+
+        Those whose ids are in `but` are passed over.
+        """
         taken = []
         room = self.max_tokens - self.tokens
         for rank, (fact, line) in enumerate(ranked):
             # Cheap test first: most facts are larger than the room that is left.
-            if line.tokens > room or line.tokens > within:
+            if line.tokens > room or line.tokens > within or fact.id in but:
                 continue
             if self.take(heading, line, place=birth(fact) if heading == FACTS else (rank, 0)) is not None:
                 taken.append(fact.id)
                 within -= line.tokens
                 room = self.max_tokens - self.tokens
+        return taken
+
+    def take_quotes(self, quotes: Iterable[Quote]) -> list[GivenTurn]:
+        """Add the quotes that fit, the best first, until some did not fit; return their turns."""
+        taken: list[GivenTurn] = []
+        skipped = 0
+        for rank, quote in enumerate(quotes):
+            if self.take(QUOTES, Line(quote.text, self._counter), place=(rank, 0)) is not None:
+                taken += quote.turns
+            elif (skipped := skipped + 1) == _SKIPPED:
+                break
         return taken
 
     def take(self, heading: str, line: Line, *, place: Place = (0, 0), within: int | None = None) -> int | None:

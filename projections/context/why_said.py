@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.memory import Memory
-from backstory.projections.context.given import Given, given_digest
-from backstory.projections.history.audit import Evidence
+from backstory.projections.context.given import Given, GivenTurn, given_digest
+from backstory.projections.history.audit import Evidence, Logs, evidence_in
 
 
 class GivenFact(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -30,6 +30,28 @@ class GivenFact(msgspec.Struct, frozen=True, omit_defaults=True):
     confidence: float | None = None
 
 
+class QuotedTurn(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A turn that an answer was given.
+
+    Attributes:
+        turn: its id.
+        thread: its conversation.
+        role: who said it; None where it was erased since, as all that follows.
+        content: what was said, of which the answer was given an excerpt.
+        at: when.
+        name: the speaker's name.
+        withdrawn: whether its words stand no longer: they were edited, replaced or taken back.
+    """
+
+    turn: str
+    thread: str
+    role: str | None = None
+    content: str | None = None
+    at: str | None = None
+    name: str | None = None
+    withdrawn: bool = False
+
+
 class WhySaid(msgspec.Struct, frozen=True):
     """What an answer had been given.
 
@@ -45,7 +67,7 @@ class WhySaid(msgspec.Struct, frozen=True):
         holds: whether the digest is that of this commit and these ids.
         of_user: whether the agent had no memory of its own and was given its user's.
         facts: the facts, in the order of the block.
-        turns: the turns.
+        turns: the turns, in the order of the block.
     """
 
     turn: str
@@ -59,7 +81,7 @@ class WhySaid(msgspec.Struct, frozen=True):
     holds: bool = False
     of_user: bool = False
     facts: tuple[GivenFact, ...] = ()
-    turns: tuple[Evidence, ...] = ()
+    turns: tuple[QuotedTurn, ...] = ()
 
 
 def said_without_note(turn: Evidence) -> WhySaid:
@@ -94,3 +116,18 @@ def why_said(turn: Evidence, given: Given, heads: Sequence[Head], then: Memory, 
         of_user=given.of_user,
         facts=tuple(facts),
     )
+
+
+def quoted_turns(logs: Logs, turns: Iterable[GivenTurn], until: str) -> tuple[QuotedTurn, ...]:
+    """Return the turns that an answer of a time was given, with the words that they had then."""
+    return tuple(_quoted(logs, one, until) for one in turns)
+
+
+def _quoted(logs: Logs, one: GivenTurn, until: str) -> QuotedTurn:
+    known = [turn for turn in logs.turns(one.thread) if turn.id == one.id]
+    if not known:
+        return QuotedTurn(one.id, one.thread)
+    # A turn that was sent again under its id has other words since.
+    said = next((turn for turn in reversed(known) if turn.at <= until), known[-1])
+    (words,) = evidence_in(logs, one.thread, [said])
+    return QuotedTurn(one.id, one.thread, words.role, words.content, words.at, words.name, words.withdrawn)

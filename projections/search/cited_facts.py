@@ -25,11 +25,14 @@ from backstory.ledger.core.events import (
     UpdateEvent,
 )
 from backstory.ledger.core.kinds import RemovalReason
+from backstory.ledger.core.memory import lapses
 from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.log.commits import read_commits_and_ends
 from backstory.ledger.log.store import EventStore
 
 _NOT_WRONG: frozenset[RemovalReason] = frozenset({"stale", "consolidated", "cap", "threshold", "duplicate", "ended"})
+"""Why a fact leaves memory that its turn says as before."""
+_AS_TRUE: frozenset[RemovalReason] = _NOT_WRONG - {"ended"}
 """Why a fact leaves memory that is as true as before."""
 
 Turn = tuple[str, str]
@@ -48,12 +51,24 @@ class CitedFacts:
         self._edition = edition
         self._head, self._end = EMPTY, 0
         self._cites: dict[str, tuple[Turn, ...]] = {}
-        self._texts: dict[Turn, dict[str, str]] = {}
-        """By turn the texts of its facts, by their ids."""
+        self._facts: dict[Turn, dict[str, Fact]] = {}
+        """By turn the facts that say what it says, by their ids."""
+        self._gone: dict[Turn, set[str]] = {}
+        """By turn the ids of its facts that have ended, or were taken back."""
+        self.cleared = 0
+        """The commit of the transcript that memory was last cleared at."""
 
     def of(self, thread: str, turn: str) -> tuple[str, ...]:
         """Return the texts of the facts that cite a turn, the oldest first."""
-        return tuple(self._texts.get((thread, turn), {}).values())
+        return tuple(fact.content for fact in self._facts.get((thread, turn), {}).values())
+
+    def changed(self, thread: str, turn: str, now: str) -> bool:
+        """Whether facts were learned from a turn of which none is true any more, as far as memory knows."""
+        gone = self._gone.get((thread, turn), set())
+        facts = self._facts.get((thread, turn), {})
+        if not gone and not facts:
+            return False
+        return all(key in gone or _lapsed(fact, now) for key, fact in facts.items())
 
     def follow(self) -> Collection[Turn]:
         """Read the ledger on; return the turns whose facts may have changed.
@@ -72,7 +87,7 @@ class CitedFacts:
             except CorruptLogError:
                 # If it is damage, reading from the first line meets it again.
                 pass
-        before = set(self._texts)
+        before = set(self._facts)
         self._begin(edition)
         try:
             return before | self._read(head)
@@ -89,17 +104,20 @@ class CitedFacts:
 
     def _take(self, commit: Commit, changed: set[Turn]) -> None:
         if commit.cause.kind == "clear":
-            changed.update(self._texts)
+            changed.update(self._facts)
             self._cites.clear()
-            self._texts.clear()
+            self._facts.clear()
+            self.cleared = commit.cause.transcript.seq if commit.cause.transcript is not None else self.cleared
             return
         for event in commit.events:
             match event:
                 case FactAdded(fact=fact) | FactRevised(after=fact):
                     self._drop(fact.id, changed)
                     self._put(fact, changed)
-                case FactRemoved(fact=fact, reason=reason) if reason not in _NOT_WRONG:
-                    self._drop(fact.id, changed)
+                case FactRemoved(fact=fact, reason=reason) if reason not in _AS_TRUE:
+                    self._end_fact(fact.id)
+                    if reason not in _NOT_WRONG:
+                        self._drop(fact.id, changed)
                 case Redacted(fact=str(fact_id)):
                     self._drop(fact_id, changed)
                 case FactEvent() | SectionEvent() | UpdateEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
@@ -113,12 +131,22 @@ class CitedFacts:
             self._cites[fact.id] = cites
             changed.update(cites)
             for turn in cites:
-                self._texts.setdefault(turn, {})[fact.id] = fact.content
+                self._facts.setdefault(turn, {})[fact.id] = fact
+                self._gone.get(turn, set()).discard(fact.id)
+
+    def _end_fact(self, fact_id: str) -> None:
+        for turn in self._cites.get(fact_id, ()):
+            self._gone.setdefault(turn, set()).add(fact_id)
 
     def _drop(self, fact_id: str, changed: set[Turn]) -> None:
         for turn in self._cites.pop(fact_id, ()):
             changed.add(turn)
-            texts = self._texts[turn]
-            texts.pop(fact_id, None)
-            if not texts:
-                del self._texts[turn]
+            facts = self._facts[turn]
+            facts.pop(fact_id, None)
+            if not facts:
+                del self._facts[turn]
+
+
+def _lapsed(fact: Fact, now: str) -> bool:
+    at = lapses(fact)
+    return at is not None and at <= now

@@ -172,6 +172,15 @@ class Turns:
         """The turns by key, as they were said."""
         return self._standing
 
+    @property
+    def are_read(self) -> bool:
+        """Whether the transcript was read once."""
+        return self._seen is not None
+
+    def before(self, said: TurnView) -> TurnView | None:
+        """Return the turn before another in its thread, where it stands."""
+        return self._standing.get(_key(said.thread, said.n - 1))
+
     def of(self, thread: str) -> Mapping[str, TurnView]:
         """One thread's turns by key."""
         return self._threads.get(thread, {})

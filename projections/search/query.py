@@ -7,6 +7,7 @@ embed what is new is the work of `background_embedding`, and a search does not w
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -18,12 +19,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backstory.ledger.core.errors import CorruptLogError, UsageError
+from backstory.ledger.concurrency.forks import start_thread
+from backstory.ledger.core.errors import BackstoryError, CorruptLogError, UsageError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import TRANSCRIPT
 from backstory.ledger.log.store.files import translated
 from backstory.ledger.log.writer import Writer
+from backstory.projections.context.quotes import Said
 from backstory.projections.history.replay import replay
 from backstory.projections.read_model import ReadModel
 from backstory.projections.search.cited_facts import CitedFacts
@@ -45,6 +49,11 @@ _DEPTH = 100
 """Entries that each way ranks at least, before the ranks are fused."""
 
 _SPARE_FILES = 16
+
+_AT_ONCE = 2_000
+"""Turns that are read before a prompt: that takes about as long as to load the vocabulary, 0.1 s."""
+
+_log = logging.getLogger(__name__)
 
 
 class _Kept:
@@ -93,6 +102,11 @@ class _Kept:
         ]
         return Change(put, change.drop, anew=change.anew)
 
+    @property
+    def cleared(self) -> int:
+        """The commit of the transcript that memory was last cleared at."""
+        return self._cited.cleared
+
     def likeness(self, memory: Memory, query: str) -> Mapping[str, float]:
         """How like each fact of a memory is to a text."""
         with self._comparing:
@@ -134,6 +148,24 @@ class _Kept:
         live = self.facts.live
         return lambda key: live[key].confidence
 
+    def said(self, query: str, most: int, now: str, leave_out: Callable[[TurnView], bool]) -> list[Said]:
+        """The turns that are most like a text by their words, but for those that are to be left out."""
+        standing, words, depth = self.turns.standing, self.words("turns"), most
+        while True:
+            ranked = words.ranked(query, depth)
+            found = [turn for one in ranked if not leave_out(turn := standing[one.key])]
+            if len(found) >= most or len(ranked) < depth:
+                break
+            depth *= 4
+        return [
+            Said(
+                turn,
+                None if (before := self.turns.before(turn)) is None or leave_out(before) else before,
+                self._cited.changed(turn.thread, turn.id, now),
+            )
+            for turn in found[:most]
+        ]
+
     def hits(self, within: str, query: str, ranked: Iterable[Fused], most: int, *, explain: bool) -> tuple[Hit, ...]:
         """Spell out the best of what was found, as far as it is still there."""
         words, standing = self.words(within), self.standing(within)
@@ -154,7 +186,8 @@ class Search(ReadModel):
 
     `meaning` is None where nothing is searched by meaning. What that alone brings in has to be alike by
     `min_similarity`, a cosine, where a search states no other. Turns come from the `follower`. The scope's vectors lie
-    at the path `vectors`, also those that an earlier process has made.
+    at the path `vectors`, also those that an earlier process has made. With `background` no prompt waits until a long
+    transcript is read.
     """
 
     def __init__(
@@ -165,7 +198,10 @@ class Search(ReadModel):
         min_similarity: float = 0.0,
         follower: TurnFollower,
         vectors: Path,
+        background: bool = False,
     ) -> None:
+        self._background = background
+        self._catching_up: threading.Thread | None = None
         self.writer = self._writer = writer
         self.meaning = meaning
         self._vectors = vectors
@@ -221,6 +257,49 @@ class Search(ReadModel):
         with self._up_to_date(within) as kept:
             hits = kept.hits(within, said, ranked, top_k, explain=explain)
         return Found(hits, within, total, near.model, min(near.embedded, total), near.trouble)
+
+    def said(self, query: str, most: int, leave_out: Callable[[TurnView], bool]) -> Sequence[Said]:
+        """Return the turns that are most like a text by their words, the best first, for a prompt.
+
+        Those that `leave_out` names are left out, and those from before memory was cleared. A prompt waits for no long
+        transcript: while one is read, in the background, nothing is found in it.
+
+        Raises:
+            CorruptLogError, StoreError, LockTimeoutError: a log cannot be read.
+        """
+        if not self._is_near():
+            return ()
+        now = spell_moment(self._writer.clock.now())
+        with self._up_to_date("turns") as kept:
+            return kept.said(query, most, now, _either(leave_out, self._is_cleared(kept.cleared)))
+
+    def _is_near(self) -> bool:
+        """Whether the turns were read, or are few; if not, a thread begins to read them."""
+        if not self._background or self._kept.turns.are_read:
+            return True
+        with self._writer.reader.state() as state:
+            if state.transcript.turn_count <= _AT_ONCE:
+                return True
+        if self._catching_up is None or not self._catching_up.is_alive():
+            self._catching_up = start_thread("backstory-turns", self._catch_up)
+        return False
+
+    def _catch_up(self) -> None:
+        try:
+            with self._up_to_date("turns"):
+                pass
+        except BackstoryError as error:
+            _log.warning("%s: no turn is quoted in prompts, for they cannot be read: %s", self._writer.scope, error)
+
+    def _is_cleared(self, until: int) -> Callable[[TurnView], bool]:
+        """Return what says of a turn whether it was recorded up to a commit of the transcript."""
+
+        def recorded_before(turn: TurnView) -> bool:
+            with self._writer.reader.state() as state:
+                thread = state.transcript.threads.get(turn.thread)
+                return thread is not None and turn.n <= len(thread.seqs) and thread.seqs[turn.n - 1] <= until
+
+        return recorded_before if until else lambda _: False
 
     def likeness(self, memory: Memory, query: str) -> Mapping[str, float]:
         """Return how much each fact of a memory is like a text by its words, 0 to 1; what is not at all is left out.
@@ -318,6 +397,10 @@ def must_have_spare_files() -> None:
     finally:
         for descriptor in spare:
             os.close(descriptor)
+
+
+def _either(first: Callable[[TurnView], bool], second: Callable[[TurnView], bool]) -> Callable[[TurnView], bool]:
+    return lambda turn: first(turn) or second(turn)
 
 
 def _by_words_alone(ranked: Sequence[Scored]) -> list[Fused]:

@@ -62,7 +62,14 @@ class SearchServices:
         if self._embedder is not None:
             wanted = partial(self._embedding.wanted, scope) if self._background else None
             meaning = SemanticSearch(Vectors(path, self._embedder), wanted)
-        return Search(writer, meaning, min_similarity=self._min_similarity, follower=follower, vectors=path)
+        return Search(
+            writer,
+            meaning,
+            min_similarity=self._min_similarity,
+            follower=follower,
+            vectors=path,
+            background=self._background,
+        )
 
     def embed(
         self, scope: Scope, *, timeout: float | None = None, progress: Callable[[int, int], None] | None = None

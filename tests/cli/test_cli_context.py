@@ -38,7 +38,8 @@ def test_the_page_is_the_text_itself(story: Cli) -> None:
     assert result.stderr == ""
 
 
-def test_what_the_talk_is_about_is_found_and_the_rest_is_told_of(story: Cli) -> None:
+def test_what_the_talk_is_about_is_found_and_the_rest_is_told_of(story: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BACKSTORY_CONTEXT_TURNS", "false")
     fewer = story.json("context")["tokens"] - 1
     found = story.json("context", "--for", "Rust", "--max-tokens", fewer)
     assert found["facts"] == ["fact_2_0"]
@@ -62,6 +63,12 @@ def test_whatever_found_no_room_is_told_of(cli: Cli) -> None:
     found = cli.json("context", "--thread", "t1", "--max-tokens", "1")
     assert [found[key] for key in ("left_out", "sections_left_out", "summaries_left_out")] == [1, 1, 1]
     assert cli.json("context", "--max-tokens", "1")["summaries_left_out"] == 0
+
+
+def test_what_was_said_is_quoted_and_named(story: Cli) -> None:
+    found = story.json("context", "--for", "Oslo")
+    assert 'user: "I write Rust in Oslo."' in found["found"]
+    assert set(found["turns"][0]) == {"thread", "id"}
 
 
 def test_an_empty_memory_prints_nothing(cli: Cli) -> None:

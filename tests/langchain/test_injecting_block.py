@@ -89,9 +89,10 @@ def test_retries_and_fallbacks_do_not_put_it_in_twice(bs, memory):
     for place in ("before", "after"):
         failing, fallback = Scripted(*[RuntimeError("down")] * 9), Scripted()
         middles = [ModelFallbackMiddleware(fallback), retrying]
-        assert ask(agent(bs, failing, system_prompt="Be kind.", **{place: middles}), "hi", thread=place) == "echo: hi"
+        asked = agent(bs, failing, system_prompt="Be kind.", **{place: middles})
+        assert ask(asked, place, thread=place) == f"echo: {place}"
         assert {*failing.systems, *fallback.systems} == {f"Be kind.\n\n{BLOCK}"}
-        assert said(bs, thread=place) == ["user: hi", "assistant: echo: hi"]
+        assert said(bs, thread=place) == [f"user: {place}", f"assistant: echo: {place}"]
 
 
 def test_two_middlewares_put_in_one_block(bs, memory):

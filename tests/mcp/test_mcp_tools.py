@@ -81,7 +81,11 @@ def test_a_fact_is_added_found_changed_explained_and_deleted(server, memory, era
         assert [item["seq"] for item in told["history"]] == [2, 3]
         block = await use("memory_context", about="Bergen")
         assert "Ada lives in Bergen" in block["text"]
-        assert block["facts"] == [fact]
+        assert (block["facts"], block["turns"]) == ([fact], [])
+        memory.record("monday", [{"role": "user", "content": "The harbour of Bergen is cold.", "id": "m1"}])
+        block = await use("memory_context", about="Bergen")
+        assert "The harbour of Bergen is cold." in block["text"]
+        assert block["turns"] == [{"thread": "monday", "id": "m1"}]
         differing = await use("memory_diff", a=2)
         assert [(one["change"], one["before"], one["after"]) for one in differing["changes"]] == [
             ("changed", "Ada lives in Oslo", "Ada lives in Bergen")

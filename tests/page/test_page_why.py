@@ -273,7 +273,7 @@ def test_each_rule_has_a_sentence() -> None:
 
 
 def test_an_answer_shows_what_the_agent_had_read(story: ThreadServer, open_on: OpenOn) -> None:
-    given = request(story, "GET", "/v1/context").json()
+    given = request(story, "POST", "/v1/context", {"messages": "Is satay made of peanuts?"}).json()
     note = {name: given[name] for name in ("seq", "digest", "facts", "turns")}
     messages = [
         {"role": "user", "content": "May I have satay? I like nuts.", "id": "q9"},
@@ -291,5 +291,8 @@ def test_an_answer_shows_what_the_agent_had_read(story: ThreadServer, open_on: O
     page = open_on(story).go(f"#/why?user=ada&fact=fact_{seq}_0")
     page.get_by_role("button", name="What had it read?").click()
     expect(page.locator(".given-facts li")).to_have_count(len(given["facts"]))
-    expect(page.locator(".given .hint")).to_contain_text(f"commit {given['seq']}")
+    assert given["turns"]
+    expect(page.locator(".given-turns li")).to_have_count(len(given["turns"]))
+    expect(page.locator(".given-turns")).to_contain_text("peanuts")
+    expect(page.locator(".given .hint").first).to_contain_text(f"commit {given['seq']}")
     expect(page.locator('[data-turn="q9"] .given')).to_have_count(0)

@@ -143,6 +143,13 @@ def why_said_page(page: Page, why: WhySaid) -> None:
     page.line(("It was given ", "bold"), f"memory{whose} as of commit {why.seq}, {counted(len(why.facts), 'fact')}:")
     columns = (Column("id", "cyan"), Column("fact", folds=True), Column("", "dim"))
     page.table(columns, map(_given_row, why.facts), indent=2)
+    if why.turns:
+        page.line(("It was given what was said before", "bold"), ":")
+    for turn in why.turns:
+        about = f"turn {turn.turn} of {turn.thread}"
+        said = about if turn.role is None else f"{turn.name or turn.role}, {moment(turn.at or '')}, {about}"
+        page.line((said, "dim"), (_WITHDRAWN if turn.withdrawn else "", "yellow"), (":", "dim"), indent=2)
+        page.quote("erased" if turn.content is None else turn.content, indent=2)
     if not why.holds:
         page.line(("The note does not match this ledger: it is another one's, or commits are missing.", "bold red"))
 

@@ -44,12 +44,20 @@ class SearchResult(_Result):
     left_out: LeftOut = 0
 
 
+class QuotedTurn(_Result):
+    """A turn in the block."""
+
+    thread: str
+    id: str
+
+
 class ContextResult(_Result):
     """The block of memory for a prompt."""
 
     text: Words
     tokens: int
     facts: Annotated[list[str], Field(description="The ids of the facts in the block.")]
+    turns: Annotated[list[QuotedTurn], Field(description="The turns of earlier conversations that it quotes.")] = []
     left_out: LeftOut = 0
 
 

@@ -8,7 +8,7 @@ from backstory.ledger.core.events import DOCUMENT_SECTIONS, Fact, Section
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import ThreadSummaryText
 
-HEADINGS = ("User Context", "History", "Conversation so far", "Facts", "Facts for this question")
+HEADINGS = ("User Context", "History", "Conversation so far", "Facts", "Said before", "Facts for this question")
 
 FRAGMENTS = (
     *("User lives in Oslo", "likes short answers.", "don't", "e-mail: a@b.no"),

@@ -1,4 +1,5 @@
 // What an answer was given: the facts that the agent had read when it said something, on request.
+import { Time } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
 import { useLoad } from "../lib/load.js";
 import { get } from "../lib/api.js";
@@ -25,6 +26,13 @@ function Facts({ scope, thread, turn }) {
       <ul class="given-facts">
         ${found.facts.map((fact) => html`<li key=${fact.id}><${FactName} scope=${scope} id=${fact.id} fact=${{ content: fact.content ?? t("erased") }} /></li>`)}
       </ul>
+      ${found.turns.length > 0 && html`<p class="hint">${t("said", { count: found.turns.length })}</p>
+      <ul class="given-turns">
+        ${found.turns.map((one) => html`<li key=${`${one.thread} ${one.turn}`}>
+          ${one.content === undefined ? t("erased") : html`<${Time} at=${one.at} /> ${one.name ?? one.role}: ${one.content}`}
+          ${one.withdrawn && html` <span class="hint">${t("withdrawn")}</span>`}
+        </li>`)}
+      </ul>`}
       ${!found.holds && html`<p class="failure" role="alert">${t("differs")}</p>`}
     `}
   <//>`;
