@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -40,6 +41,7 @@ class Talk:
         self._thread = bounded_name(thread)
         self._at = read_time(began)
         self._messages: list[Message] = []
+        self._ids: Counter[str] = Counter()
         self._scaffolding = load_scaffolding() if in_harness else None
 
     def say(self, role: str, words: str, message_id: object, at: object) -> Iterator[Conversation]:
@@ -49,8 +51,15 @@ class Talk:
             if len(self._messages) >= _IN_ONE:
                 yield from self.end()
         self._at = read_time(at) or self._at
-        named = bounded_name(message_id) if isinstance(message_id, str) and message_id else None
-        self._messages.append(Message(role, words, id=named, at=self._at))
+        self._messages.append(Message(role, words, id=self._named(message_id), at=self._at))
+
+    def _named(self, message_id: object) -> str | None:
+        """Return an id as it is kept; a message that repeats one is another message, not a new text of the first."""
+        if not isinstance(message_id, str) or not message_id:
+            return None
+        self._ids[message_id] += 1
+        times = self._ids[message_id]
+        return bounded_name(message_id if times == 1 else f"{message_id}#{times}")
 
     def call(self) -> None:
         """Note that the agent called a tool: what it said before is no final answer."""

@@ -80,8 +80,11 @@ def files_at(path: Path) -> list[File]:
     """Return a file, or the members of a zip file that hold an export.
 
     Raises:
-        InputError: the zip file is damaged, encrypted or too large, or holds no file that can be imported.
+        InputError: it is no file, or the zip file is damaged, encrypted or too large, or holds no file of an export.
     """
+    if path.exists() and not path.is_file():
+        # A pipe can be read only once.
+        raise InputError("it is no file: to import from a pipe, give - and send it to standard input")
     with path.open("rb") as stream:
         if stream.read(4) != b"PK\x03\x04":
             return [File(path, None, path.stat().st_size)]

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from exports import chatgpt, claude, claude_code, codex, lines, node, open_webui, said, write
+from exports import chatgpt, claude, claude_code, codex, everything, lines, node, open_webui, said, write
 
 from backstory.ledger.importing.formats import conversation
+from backstory.ledger.importing.formats.conversation import Conversation
 from backstory.ledger.importing.formats.recognising import recognise
 from backstory.ledger.importing.formats.tally import Tally
 
@@ -149,3 +150,16 @@ def test_a_long_session_comes_in_parts_that_begin_with_the_persons_words(
     ]
     assert parts == [["1", "2", "3", "4"]]
     assert [turn.content for part in talk.end() for turn in part.kept] == ["5"]
+
+
+def test_messages_that_share_an_id_are_all_kept_under_ids_that_stay_the_same(tmp_path: Path) -> None:
+    chat = chatgpt()
+    for one in nodes_of(chat).values():
+        (one["message"] or {})["id"] = "same"
+    found = everything(write(tmp_path, [chat]))
+    assert [turn.id for item in found if isinstance(item, Conversation) for turn in item.kept] == [
+        "same",
+        "same#2",
+        "same#3",
+        "same#4",
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,3 +117,9 @@ def test_a_damaged_zip_file_is_refused(tmp_path: Path) -> None:
     for damaged in (whole[:middle], whole[:80] + b"\0\0\0\0\0\0\0\0" + whole[88:]):
         with pytest.raises(InputError, match="zip file is damaged"):
             said(write(tmp_path, damaged, "export.zip"))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="it is no file"):
+        files_at(tmp_path / "pipe")
