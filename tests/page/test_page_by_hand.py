@@ -236,3 +236,30 @@ def test_text_that_is_selected_beyond_the_dialog_does_not_close_it(window: Windo
     expect(shown).to_be_visible()
     mouse.click(3, 400)
     expect(shown).to_have_count(0)
+
+
+def test_a_fact_is_tagged_and_found_by_its_tag(story: ThreadServer, window: Window) -> None:
+    shown = adding(window)
+    shown.get_by_label("Tags").fill("heron,  gull")
+    shown.get_by_role("button", name="Save").click()
+    expect(shown.locator(".tag")).to_have_text(["heron", "gull"])
+    assert facts(story)["Ada likes Thai food"]["tags"] == ["heron", "gull"]
+    page = window.go("#/memory?user=ada")
+    page.get_by_role("combobox", name="Tag").select_option("gull")
+    expect(page.locator(".fact-list .fact-text")).to_have_text(["Ada likes Thai food"])
+    expect(page).to_have_url(f"{window.url}/#/memory?user=ada&tag=gull")
+    page.get_by_role("button", name="Clear").click()
+    expect(page.locator(".fact-list .fact-text")).to_have_count(4)
+
+
+def test_an_edit_changes_the_tags_alone_and_leaves_the_attributes(story: ThreadServer, window: Window) -> None:
+    request(story, "PATCH", "/v1/facts/fact_3_0", {"tags": ["heron"], "attributes": {"team": "red"}})
+    shown = editing(window)
+    expect(shown.get_by_label("Tags")).to_have_value("heron")
+    shown.get_by_label("Tags").fill("gull")
+    shown.get_by_role("button", name="Save").click()
+    expect(shown.locator(".tag")).to_have_text(["gull", "team=red"])
+    (fact,) = (one for one in facts(story).values() if one["id"] == "fact_3_0")
+    assert (fact["tags"], fact["attributes"]) == (["gull"], {"team": "red"})
+    page = window.go("#/why?user=ada&fact=fact_3_0")
+    expect(page.locator("main")).to_contain_text("Tags: heron, team=red → gull, team=red")

@@ -298,3 +298,15 @@ def test_the_view_fits_on_a_phone(open_on: OpenOn, server: ThreadServer, dark: b
     page = operations(window)
     expect(page.get_by_role("heading", level=1)).to_have_text("运维")
     assert window.too_wide() == []
+
+
+def test_what_to_remember_is_shown_with_the_line_that_changes_it(open_on: OpenOn, server: ThreadServer) -> None:
+    page = operations(open_on(server))
+    expect(card(page, "What to remember")).to_contain_text("No instructions")
+    stated = {"instructions": "Only diet.", "categories": [{"name": "diet", "description": "what she eats"}]}
+    with server.client() as client:
+        client.patch("/v1/policy?user=ada", json=stated).raise_for_status()
+    shown = card(page, "What to remember")
+    expect(shown).to_contain_text("Only diet.")
+    expect(shown.get_by_role("listitem")).to_have_text("diet – what she eats")
+    expect(shown).to_contain_text('backstory --user ada policy --set instructions="…"')

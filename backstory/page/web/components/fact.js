@@ -40,6 +40,8 @@ export const FactRow = memo(function FactRow({ fact, mark, link, current = false
       ${fact.validFrom && html`<span class="period">${t("trueSince", { time: fact.validFrom })}</span>`}
       ${fact.validUntil && html`<span class="period">${t("trueUntil", { time: fact.validUntil })}</span>`}
       ${fact.expiresAt && html`<span class="period">${t("keptUntil", { time: fact.expiresAt })}</span>`}
+      ${(fact.tags ?? []).map((tag) => html`<bdi class="tag">${tag}</bdi>`)}
+      ${Object.entries(fact.attributes ?? {}).map(([name, value]) => html`<bdi class="tag">${name}=${String(value)}</bdi>`)}
       ${fact.source && fact.source !== "manual" && fact.source !== "import" && html`<bdi class="source">${t("learnedFrom", { thread: fact.source })}</bdi>`}
     </p>
     ${children}

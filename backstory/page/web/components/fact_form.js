@@ -81,6 +81,7 @@ function Form({ scope, fact, given, onClose, onSaved, onRemove }) {
   const [own, setOwn] = useState(false);
   const [confidence, setConfidence] = useState(fact?.confidence ?? 0.9);
   const [times, setTimes] = useState(timesOf(fact));
+  const [tags, setTags] = useState(tagsOf(fact));
   const choose = (name) => {
     setOwn(name === "");
     setCategory(name);
@@ -89,6 +90,7 @@ function Form({ scope, fact, given, onClose, onSaved, onRemove }) {
     ...(content.trim() !== start?.content && { content: content.trim() }),
     ...(category !== start?.category && { category }),
     ...(confidence !== start?.confidence && { confidence }),
+    ...(listed(tags).join() !== listed(tagsOf(start)).join() && { tags: listed(tags) }),
     ...Object.fromEntries(Object.entries(times).filter(([name, time]) => time !== timesOf(start)[name])),
   };
   const { busy, error, submit } = useSubmit((key) =>
@@ -102,10 +104,11 @@ function Form({ scope, fact, given, onClose, onSaved, onRemove }) {
     choose(now.category);
     setConfidence(now.confidence);
     setTimes(timesOf(now));
+    setTags(tagsOf(now));
   };
   const save = async (event) => {
     event.preventDefault();
-    const change = await submit(JSON.stringify([content, category, confidence, times]));
+    const change = await submit(JSON.stringify([content, category, confidence, times, tags]));
     if (change) onSaved(change);
   };
   const same = start !== undefined && Object.keys(changed).length === 0;
@@ -139,6 +142,10 @@ function Form({ scope, fact, given, onClose, onSaved, onRemove }) {
         <input type="text" placeholder="2026-03" value=${time} onInput=${(event) => setTimes({ ...times, [name]: event.target.value.trim() })} />
       </label>`,
     )}
+    <label class="field">
+      <span>${t("tags")}</span>
+      <input type="text" dir="auto" value=${tags} onInput=${(event) => setTags(event.target.value)} />
+    </label>
     <${Refused} scope=${scope} error=${error} />
     <footer class="dialog-foot">
       ${start && html`<button type="button" class="danger" onClick=${onRemove}>${t("removeThis")}</button>`}
@@ -156,6 +163,10 @@ const timesOf = (fact) => ({
   expires_at: fact?.expiresAt ?? "",
 });
 
+/** Tags as they are typed, and the list that they spell: no tag holds a comma. */
+const tagsOf = (fact) => (fact?.tags ?? []).join(", ");
+const listed = (tags) => tags.split(",").map((tag) => tag.trim()).filter(Boolean);
+
 /** Says that the fact was changed or removed while it is edited here. */
 function ChangedMeanwhile({ scope, fact, takeOver }) {
   const t = useWords(words);
@@ -166,7 +177,7 @@ function ChangedMeanwhile({ scope, fact, takeOver }) {
   );
   if (!now.data) return null;
   const { live, fact: current } = now.data;
-  const differs = live && ["content", "category", "confidence", "validFrom", "validUntil", "expiresAt"].some((name) => current[name] !== fact[name]);
+  const differs = live && (["content", "category", "confidence", "validFrom", "validUntil", "expiresAt"].some((name) => current[name] !== fact[name]) || tagsOf(current) !== tagsOf(fact));
   return html`<div aria-live="polite">
     ${!live && html`<p class="renewed">${t("goneMeanwhile")}</p>`}
     ${differs &&

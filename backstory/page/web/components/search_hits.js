@@ -16,11 +16,11 @@ const MOST_GONE = 5;
 export const SHORT_HISTORY = 2000;
 
 /** What is like `query`. `newest` is the number of the newest commit, and `past` whether an earlier moment is shown. */
-export function SearchHits({ scope, query, category, round, newest, past }) {
+export function SearchHits({ scope, query, category, tag, round, newest, past }) {
   const t = useWords(words);
   const { data, error, loading, reload } = useLoad(
-    (signal) => get("/v1/search", { ...scope, query, category, top_k: HITS, explain: true }, { signal }),
-    [query, category, round],
+    (signal) => get("/v1/search", { ...scope, query, category, tag, top_k: HITS, explain: true }, { signal }),
+    [query, category, tag, round],
   );
   if (!data) return error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Busy} />`;
   return html`<div class="hits" aria-busy=${loading}>

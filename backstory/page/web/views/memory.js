@@ -24,11 +24,11 @@ const LONG = 320;
 export function View({ scope, params, live, caller }) {
   const t = useWords(words);
   const [dialog, setDialog] = useState(null);
-  const { at, category, q, valid_at: validAt } = params;
+  const { at, category, tag, q, valid_at: validAt } = params;
   const sort = SORTS.includes(params.sort) ? params.sort : SORTS[0];
   const filter = useMemo(
-    () => ({ sort: sort.replace(/-(down|up)$/, ""), descending: sort.endsWith("-down") || undefined, category, contains: params.contains, valid_at: validAt }),
-    [sort, category, params.contains, validAt],
+    () => ({ sort: sort.replace(/-(down|up)$/, ""), descending: sort.endsWith("-down") || undefined, category, tag, contains: params.contains, valid_at: validAt }),
+    [sort, category, tag, params.contains, validAt],
   );
   const { moment, fact, onRange, error, reload } = useMoment(scope, at, filter, at === undefined ? live.count : 0);
   const status = useStatus(scope, live.count);
@@ -67,7 +67,7 @@ export function View({ scope, params, live, caller }) {
         <h2 id="facts-title">${t("facts")}</h2>
         ${moment.count > 0 || q || validAt ? html`<${Finding} scope=${scope} params=${params} sort=${sort} moment=${moment} change=${change} />` : null}
         ${q
-          ? html`<${SearchHits} scope=${scope} query=${q} category=${category} round=${live.count} newest=${moment.seq} past=${at !== undefined} />`
+          ? html`<${SearchHits} scope=${scope} query=${q} category=${category} tag=${tag} round=${live.count} newest=${moment.seq} past=${at !== undefined} />`
           : html`<${FactList} moment=${moment} fact=${fact} onRange=${onRange} filter=${filter} scope=${scope} marks=${marks} dated=${at !== undefined} status=${status.data} />`}
       </section>
     </div>
@@ -141,14 +141,14 @@ function Typed({ value, label, type = "search", onValue, onFocus }) {
 function Finding({ scope, params, sort, moment, change }) {
   const t = useWords(words);
   const c = useWords(common);
-  const { q, category, contains, valid_at: validAt } = params;
+  const { q, category, tag, contains, valid_at: validAt } = params;
   const warm = useRef(false);
   // The server reads what it searches when it is first asked: better while the query is typed than after it.
   const warmUp = () => {
     if (!warm.current) get("/v1/search", { ...scope, query: "a", top_k: 1 }).catch(() => (warm.current = false));
     warm.current = true;
   };
-  const filtered = !q && (category || contains);
+  const filtered = !q && (category || tag || contains);
   return html`<div class="finding" role="search" aria-label=${t("find")}>
     <${Typed} label=${t("search")} value=${q} onFocus=${warmUp} onValue=${(text) => change({ q: text })} />
     ${!q && html`<${Typed} label=${t("filter")} value=${contains} onValue=${(text) => change({ contains: text })} />`}
@@ -161,6 +161,14 @@ function Finding({ scope, params, sort, moment, change }) {
         ${category && !Object.hasOwn(moment.categories, category) && html`<option value=${category} selected>${Object.hasOwn(common.en, category) ? c(category) : category} (0)</option>`}
       </select>
     </label>
+    ${(tag || Object.keys(moment.tags).length > 0) && html`<label class="field">${t("tag")}
+      <select value=${tag ?? ""} onChange=${(event) => change({ tag: event.target.value || undefined })}>
+        <option value="" selected=${!tag}>${t("every", { n: number(moment.count) })}</option>
+        ${Object.entries({ ...(tag && { [tag]: 0 }), ...moment.tags }).map(
+          ([name, n]) => html`<option value=${name} selected=${name === tag}>${name} (${number(n)})</option>`,
+        )}
+      </select>
+    </label>`}
     ${!q && html`<label class="field">${t("trueAt")}
       <input type="date" value=${validAt ?? ""} title=${t("trueAtHint")} onChange=${(event) => change({ valid_at: event.target.value || undefined })} />
     </label>`}
@@ -171,7 +179,7 @@ function Finding({ scope, params, sort, moment, change }) {
     </label>`}
     <p class="matching" role="status">
       ${filtered && html`<span>${t("matching", { n: moment.facts.total, s: number(moment.facts.total), of: number(moment.count) })}</span>
-        <button type="button" onClick=${() => change({ contains: undefined, category: undefined })}>${t("clear")}</button>`}
+        <button type="button" onClick=${() => change({ contains: undefined, category: undefined, tag: undefined })}>${t("clear")}</button>`}
     </p>
   </div>`;
 }

@@ -32,6 +32,7 @@ export function View({ scope, params, live, caller }) {
           <${Pending} pending=${found.pending} model=${found.model} scope=${scope} mayWrite=${mayWrite} onChanged=${status.reload} />
           <${Verify} scope=${scope} />
           <${Usage} scope=${scope} params=${params} live=${live} />
+          <${Purpose} scope=${scope} live=${live} />
           <${Faults} faults=${found.faults} />
           <${Evictions} evicted=${found.evicted} scope=${scope} />
           <${Transfer} scope=${scope} facts=${found.facts} mayWrite=${mayWrite} onChanged=${status.reload} />
@@ -205,6 +206,26 @@ function Pending({ pending, model, scope, mayWrite, onChanged }) {
         </ul>`}
     ${mayWrite && model && pending.length > 0 && html`<button type="button" disabled=${state.busy !== null} onClick=${extract}>${t("extract")}</button>`}
     <${Outcome} state=${state} busy=${t("retrying")} />
+  <//>`;
+}
+
+/** What the memory is for, in the operator's words, and the line that changes it. */
+function Purpose({ scope, live }) {
+  const t = useWords(words);
+  const found = useLoad((signal) => get("/v1/policy", scope, { signal }), [live.count]);
+  const whose = [scope.user && `--user ${scope.user}`, scope.agent && `--agent ${scope.agent}`].filter(Boolean);
+  const line = ["backstory", ...whose, 'policy --set instructions="…" --set categories=travel,diet'].join(" ");
+  return html`<${Section} title=${t("purpose")} name="purpose">
+    <${Loaded} of=${found}>
+      ${({ policy: { instructions, categories } }) => html`
+        ${instructions ? html`<blockquote><bdi>${instructions}</bdi></blockquote>` : html`<${Empty}>${t("purposeNone")}<//>`}
+        ${categories.length > 0 &&
+        html`<h3>${t("ownCategories")}</h3>
+          <ul>${categories.map(({ name, description }) => html`<li key=${name}><bdi><b>${name}</b>${description && ` – ${description}`}</bdi></li>`)}</ul>`}
+        <p class="hint">${t("purposeSet")}</p>
+        <p><code>${line}</code></p>
+      `}
+    <//>
   <//>`;
 }
 

@@ -249,9 +249,10 @@ function Happened({ scope, item, event }) {
   if (item.type === "FactRevised" && event) {
     const { before, after, change, proposed } = event;
     return html`<div>
-      <p>${t(`was-${["confirmed", "edited", "extended", "restored", "ending"].includes(change) ? change : "edited"}`)} ${proposed?.reason && html`<q><bdi>${proposed.reason}</bdi></q>`}</p>
+      <p>${t(`was-${["confirmed", "edited", "extended", "restored", "ending", "tagged"].includes(change) ? change : "edited"}`)} ${proposed?.reason && html`<q><bdi>${proposed.reason}</bdi></q>`}</p>
       ${before.content !== after.content && html`<p class="was">${t("from")} ${text(before)} ${t("to")} ${text(after)}</p>`}
       ${before.confidence !== after.confidence && html`<p class="was"><${Confidence} value=${before.confidence} /> → <${Confidence} value=${after.confidence} /></p>`}
+      ${tagsOf(before) !== tagsOf(after) && html`<p class="was">${t("tags")}: <bdi>${tagsOf(before) || "–"}</bdi> → <bdi>${tagsOf(after) || "–"}</bdi></p>`}
       ${before.category !== after.category && html`<p class="was"><${Category} category=${before.category} /> → <${Category} category=${after.category} /></p>`}
     </div>`;
   }
@@ -261,3 +262,6 @@ function Happened({ scope, item, event }) {
   if (item.type === "Redacted") return html`<p>${t("wasErased")}</p>`;
   return html`<p><bdi>${item.detail}</bdi></p>`;
 }
+
+const tagsOf = ({ tags = [], attributes = {} }) =>
+  [...tags, ...Object.entries(attributes).map(([name, value]) => `${name}=${value}`)].join(", ");
