@@ -292,14 +292,22 @@ class Explaining(Operations):
             b: Likewise; what memory at `b` has and memory at `a` has not is added.
 
         Returns:
-            The facts added, removed and revised, and the sections that differ.
+            The facts added, removed and revised, and the sections that differ; of removed facts that have ended, until
+            when they were true.
 
         Raises:
             UsageError: One is neither a commit nor a time, is in the future, or is a whole day.
             NotFoundError: The ledger has no such commit.
         """
-        before = self._services.memory(a, whole_days=False, name="a")
-        return diff(before, self._services.memory(b, whole_days=False, name="b"))
+        services = self._services
+        before = services.memory(a, whole_days=False, name="a")
+        found = diff(before, services.memory(b, whole_days=False, name="b"))
+        if not found.removed:
+            return found
+        reading, gone = services.reading(), {fact.id for fact in found.removed}
+        known = services.true_in(reading, services.times(reading).cut("b", b, whole_days=False), "", "~")
+        ended = {fact.id: fact.valid_until for fact in known if fact.id in gone and fact.valid_until is not None}
+        return msgspec.structs.replace(found, ended=ended)
 
     def graph(
         self,

@@ -66,12 +66,16 @@ class SectionChange(msgspec.Struct, frozen=True):
 
 
 class Diff(msgspec.Struct, frozen=True):
-    """The difference between two memories; `added` facts are in the second one only."""
+    """The difference between two memories; `added` facts are in the second one only.
+
+    `ended` says of removed facts that were not wrong until when they were true, by id.
+    """
 
     added: tuple[Fact, ...]
     removed: tuple[Fact, ...]
     revised: tuple[Revision, ...]
     sections: tuple[SectionChange, ...]
+    ended: dict[str, str] = {}
 
     @property
     def empty(self) -> bool:

@@ -249,8 +249,9 @@ def remembered(found: WhyNot, text: str) -> Sequence[tuple[str, Fact]]:
 # Differences.
 
 
-def _fact_line(page: Page, sign: str, style: str, fact: Fact) -> None:
-    page.line((f"{sign} {fact.content}", style), (f"  {fact.id}, {fact.category}, {fact.confidence:.2f}", "dim"))
+def _fact_line(page: Page, sign: str, style: str, fact: Fact, note: str = "") -> None:
+    about = f"  {fact.id}, {fact.category}, {fact.confidence:.2f}{note}"
+    page.line((f"{sign} {fact.content}", style), (about, "dim"))
 
 
 def _revision_line(page: Page, before: Fact, after: Fact) -> None:
@@ -272,8 +273,9 @@ def diff_lines(page: Page, found: Diff | Reextracted | WhatIf, *, same: str = "N
     """Print a difference: - for removed, + for added, ~ for changed; `same` if there is none."""
     if not (found.added or found.removed or found.revised or found.sections):
         page.line((same, "dim"))
+    ended = found.ended if isinstance(found, Diff) else {}
     for fact in found.removed:
-        _fact_line(page, "-", "red", fact)
+        _fact_line(page, "-", "red", fact, f", ended: true until {ended[fact.id]}" if fact.id in ended else "")
     for fact in found.added:
         _fact_line(page, "+", "green", fact)
     for revision in found.revised:

@@ -27,6 +27,19 @@ def test_an_answer_holds_until_a_fact_in_it_is_over(server: Server, client: Chec
     assert client.get(path, params=ADA, headers={"If-None-Match": again.headers["etag"]}).status_code == 304
 
 
+@pytest.mark.parametrize("path", ["/v1/facts/fact_2_0/why", "/v1/graph", "/v1/status"])
+def test_what_tells_of_the_fact_says_something_else_from_then_on(
+    server: Server, client: CheckedClient, path: str
+) -> None:
+    client.post("/v1/facts", params=ADA, json={"content": "Saw a heron", "expires_at": "2026-03-01"})
+    first = client.get(path, params=ADA)
+    stated = {"If-None-Match": first.headers["etag"]} if "etag" in first.headers else {}
+    server.clock.advance(DAY)
+    again = client.get(path, params=ADA, headers=stated)
+    assert again.status_code == 200
+    assert again.json() != first.json()
+
+
 def test_a_change_on_what_was_seen_after_that_is_made(server: Server, client: CheckedClient) -> None:
     client.post("/v1/facts", params=ADA, json={"content": "Saw a heron", "expires_at": "2026-03-01"})
     server.clock.advance(DAY)

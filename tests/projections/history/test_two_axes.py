@@ -10,8 +10,10 @@ from fakes import FakeClock, open_home
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sizes import examples
+from typer.testing import CliRunner
 
 from backstory import MemoryHandle
+from backstory.cli.app import app
 from backstory.ledger.core.errors import RefusedError, UsageError
 from backstory.ledger.core.moments import spell_moment
 
@@ -167,6 +169,16 @@ def test_what_was_brought_back_or_was_wrong_has_not_ended(memory: MemoryHandle) 
     memory.revert(5)
     assert "Lives in Paris" not in contents(memory, valid_at="2012")
     assert "Lives in Paris" in contents(memory, at=6, valid_at="2012")
+
+
+def test_a_difference_tells_what_ended_from_what_was_wrong(memory: MemoryHandle, tmp_path: Path) -> None:
+    memory.remove_fact("fact_6_0")
+    found = memory.diff(3, 7)
+    assert ([fact.id for fact in found.removed], found.ended) == (["fact_2_0"], {"fact_2_0": "2026-01"})
+    assert memory.diff(6, 7).ended == {}
+    assert memory.diff(2, 3).ended == {}
+    shown = CliRunner().invoke(app, ["--home", str(tmp_path / "home"), "--user", "ada", "diff", "3", "7"]).stdout
+    assert shown == "- Lives in Oslo  fact_2_0, context, 0.90, ended: true until 2026-01\n"
 
 
 def test_a_search_finds_what_is_over_only_where_it_is_asked_to(memory: MemoryHandle) -> None:

@@ -118,13 +118,13 @@ function localTime(iso) {
 
 function Differences({ diff, scope }) {
   const t = useWords(words);
-  const { removed, added, revised, sections } = diff;
+  const { removed, added, revised, sections, ended } = diff;
   const same = !(removed.length || added.length || revised.length || sections.length);
   const link = (fact) => href("why", { ...scope, fact: fact.id });
   const list = (facts, label, none) => html`<section class="compare-only">
     <h2>${label}</h2>
     ${facts.length === 0 && html`<${Empty}>${none}<//>`}
-    <${FactList} facts=${facts} label=${label} link=${link} />
+    <${FactList} facts=${facts} label=${label} link=${link} ended=${ended} />
   </section>`;
   if (same) return html`<p class="card" role="status">${t("same")}</p>`;
   return html`
@@ -150,8 +150,10 @@ function Differences({ diff, scope }) {
 }
 
 /** Facts as rows; a long list scrolls in its own box. */
-export function FactList({ facts, label, link }) {
-  const row = (fact) => html`<${FactRow} key=${fact.id} fact=${fact} link=${link(fact)} />`;
+export function FactList({ facts, label, link, ended = {} }) {
+  const t = useWords(words);
+  const row = (fact) =>
+    html`<${FactRow} key=${fact.id} fact=${fact} link=${link(fact)}>${fact.id in ended && html`<p class="hint">${t("hasEnded", { until: ended[fact.id] })}</p>`}<//>`;
   if (facts.length <= MOST_ROWS) return facts.map(row);
   return html`<${VirtualList} count=${facts.length} row=${(index) => row(facts[index])} estimate=${84} label=${label} />`;
 }
