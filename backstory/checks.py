@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backstory.ledger.core.errors import InputError, UsageError
+from backstory.ledger.text.tags import joined_tags
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import KeepHidden, Kept, Message
@@ -98,7 +99,9 @@ def kept_of(
 
     # One after the other: of many messages only what is kept of each is in memory at a time.
     kept = keep(_read(sent, keep_hidden, on_unreadable))
-    return [msgspec.structs.replace(message, tags=tags) for message in kept] if tags else kept
+    return (
+        [msgspec.structs.replace(message, tags=joined_tags(tags, message.tags)) for message in kept] if tags else kept
+    )
 
 
 def _read(

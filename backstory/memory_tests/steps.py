@@ -111,4 +111,6 @@ def _runs(memory: MemoryHandle, part: HomePart, threads: Collection[str | None])
 def message_of(turn: TurnView) -> Message:
     """Return a turn as a line of a conversation file."""
     message: Message = {"thread_id": turn.thread, "id": turn.id, "role": turn.role, "at": turn.at}
-    return message | ({"name": turn.name} if turn.name else {}) | {"content": turn.content}
+    message |= {"name": turn.name} if turn.name else {}
+    message |= {"tags": turn.tags} if turn.tags else {}
+    return message | {"content": turn.content}

@@ -141,6 +141,7 @@ def _kept(message: Message, text: str, *, told: str | None = None) -> Kept:
         sent_from=_clipped(message.sent_from),
         send_to=tuple([clip(to, MAX_NAME) for to in message.send_to]),
         metadata=message.metadata,
+        tags=message.tags,
         cut=max(0, len(text) - MAX_CONTENT),
         told=None if told is None else clip(told, MAX_CONTENT),
     )

@@ -14,6 +14,7 @@ from backstory.ledger.core.sanitize import safe_json
 from backstory.ledger.messages.content import Content, block_fields, plain, read_content
 from backstory.ledger.messages.hidden import KeepHidden, is_hidden
 from backstory.ledger.messages.shapes import fields_of, is_call, is_item
+from backstory.ledger.text.tags import readable_tags
 
 _ROLES = {
     "user": "user",
@@ -46,6 +47,7 @@ class Message(msgspec.Struct, frozen=True):
     sent_from: str | None = None
     send_to: tuple[str, ...] = ()
     metadata: dict[str, object] = {}
+    tags: tuple[str, ...] = ()
     calls_tools: bool = False
     hidden: bool = False
     is_call_item: bool = False
@@ -106,6 +108,7 @@ def _message(fields: Mapping[str, object], keep_hidden: KeepHidden | None, ends:
         sent_from=_name(fields, "sent_from"),
         send_to=_names(fields.get("send_to")),
         metadata=metadata,
+        tags=readable_tags(fields.get("tags")),
         calls_tools=content.calls or _calls_tools(fields, extra),
         hidden=is_hidden(
             extra,

@@ -14,6 +14,7 @@ from backstory.ledger.core.errors import RefusedError, UsageError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.memory import MemoryHandle
+from backstory.memory_tests.steps import message_of
 from backstory.outbox.fail_safe import FailSafeMemory
 
 
@@ -66,6 +67,17 @@ def test_what_is_recorded_already_keeps_its_tags(memory: MemoryHandle) -> None:
     assert tagged(memory.facts()) == {"Says a": ("heron",)}
 
 
+def test_a_message_may_have_tags_of_its_own(memory: MemoryHandle) -> None:
+    own, other = (
+        {"role": "user", "content": "I say a.", "tags": ["gull", 3, "a=b"]},
+        {"role": "user", "content": "And b."},
+    )
+    memory.record("t", [own, other], tags=["heron"])
+    memory.record("u", [own, other])
+    assert [turn.tags for turn in memory.transcript("t")] == [("heron", "gull"), ("heron",)]
+    assert [turn.tags for turn in memory.transcript("u")] == [("gull",), ()]
+
+
 def test_tags_of_a_delivery_have_bounds(memory: MemoryHandle) -> None:
     for broken in (["a=b"], ["x" * 65], [f"t{n}" for n in range(21)], "heron"):
         with pytest.raises(UsageError):
@@ -88,7 +100,9 @@ def test_turns_show_their_tags_and_are_found_by_them(memory: MemoryHandle) -> No
     say(memory, "a", tags=["heron", "wren"])
     say(memory, "b", tags=["heron"])
     say(memory, "c")
-    assert [turn.tags for turn in memory.transcript("t")] == [("heron", "wren"), ("heron",), ()]
+    turns = memory.transcript("t")
+    assert [turn.tags for turn in turns] == [("heron", "wren"), ("heron",), ()]
+    assert [message_of(turn).get("tags") for turn in turns] == [("heron", "wren"), ("heron",), None]
     for thread in ("t", None):
         found = memory.search("I say", within="turns", tags=["heron"], thread=thread)
         assert sorted(hit.id for hit in found) == ["a", "b"]

@@ -132,3 +132,15 @@ def test_a_fact_is_forgotten_when_its_time_is_over(files) -> None:
     )
     assert [one.ok for one in result.expectations] == [True, True, True, False]
     assert result.expectations[3].why == 'commit 3 removed "User is in Rome" (ended)'
+
+
+def test_a_tag_of_the_conversation_is_expected_of_what_is_learned_from_it(files) -> None:
+    monday, *others = files.said
+    files.rows("said.jsonl", {**monday, "tags": ["home"]}, *others)
+    result = files.run(
+        {"remembers": {"holds": "vegetarian", "tag": "home"}},
+        {"never": {"holds": "Bergen", "tag": "home"}},
+        {"count": {"facts": 1, "tag": "home"}},
+        {"remembers": {"holds": "Bergen", "tag": "home"}},
+    )
+    assert [one.ok for one in result.expectations] == [True, True, True, False]
