@@ -246,8 +246,8 @@ def _needed_version(events: Iterable[Event]) -> int:
 
     An older program ignores fields that it does not know, so what it must not miss needs a newer version.
     """
-    # Version 4: a fact or a turn has tags. Version 3: a fact states when it holds, or has ended; the policy asks for a
-    # user's words. Version 2: a text that was taken away is marked.
+    # Version 4: a fact or a turn has tags, or the policy asks for a user's words. Version 3: a fact states when it
+    # holds, or has ended. Version 2: a text that was taken away is marked.
     return max(map(_version_of, events), default=1)
 
 
@@ -259,9 +259,9 @@ def _version_of(event: Event) -> int:
         facts = (event.before, event.after)
     if any(fact.tags or fact.attributes for fact in facts) or (isinstance(event, TurnRecorded) and event.turn.tags):
         return 4
-    if any(map(_states_times, facts)) or (isinstance(event, FactRemoved) and event.reason in ("ended", "expired")):
-        return 3
     if isinstance(event, PolicyChanged) and event.after.evidence == "user":
+        return 4
+    if any(map(_states_times, facts)) or (isinstance(event, FactRemoved) and event.reason in ("ended", "expired")):
         return 3
     marks = isinstance(event, FactRemoved | FactRevised | Redacted) and event.marked_after is not None
     return 2 if marks else 1

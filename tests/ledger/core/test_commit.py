@@ -467,7 +467,7 @@ def test_a_newer_version_asks_for_a_newer_program(v: int) -> None:
 
 def test_only_a_policy_that_asks_for_a_users_words_needs_a_program_that_knows_that() -> None:
     versions = [json.loads(sealed(PolicyChanged(None, Policy(evidence=whose))))["v"] for whose in EVIDENCE]
-    assert versions == [1, 3]
+    assert versions == [1, 4]
 
 
 def test_only_a_line_with_tags_asks_for_the_version_that_knows_tags() -> None:
