@@ -154,6 +154,14 @@ _TOKEN_VERBS: Mapping[str, Callable[..., None]] = {
     "revoke": serving.revoke,
 }
 
+_HOOK_VERBS: Mapping[str, Callable[..., None]] = {
+    "claude-code": context.claude_code,
+    "codex": context.codex,
+    "install": context.install,
+    "pause": context.pause,
+    "resume": context.resume,
+}
+
 _PANELS: Mapping[str, str] = {name: panel for panel, verbs in _VERBS.items() for name in verbs}
 
 
@@ -183,6 +191,7 @@ _GROUPS: Mapping[str, Callable[[], Any]] = {
     "token": partial(
         _group, "token", "Serve", "Make, list and revoke the tokens that the server accepts.", _TOKEN_VERBS
     ),
+    "hook": partial(_group, "hook", "Serve", "Give a coding agent a memory by its hooks, and pause them.", _HOOK_VERBS),
 }
 
 

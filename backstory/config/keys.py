@@ -84,3 +84,4 @@ class SettingKeys(TypedDict, total=False):
     witness: str | None
     proxy_upstream: str | None
     proxy_history: Literal["newest", "all"]
+    hooks_leave_out: Sequence[str]

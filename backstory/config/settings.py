@@ -56,6 +56,7 @@ AgentReads = Literal["both", "fallback", "own"]
 """What an agent reads of its user's facts: them beside its own, them until it has a memory of its own, or none."""
 
 Categories = Annotated[tuple[str, ...], BeforeValidator(_parted)]
+Folders = Annotated[tuple[str, ...], BeforeValidator(_parted)]
 
 
 def _named(value: object) -> tuple[Category, ...]:
@@ -174,6 +175,8 @@ class Settings(BaseModel):
     proxy_upstream: str | None = None
     proxy_history: Literal["newest", "all"] = "newest"
 
+    hooks_leave_out: Folders = ()
+
     @field_validator("*", mode="before")
     @classmethod
     def _no_truth_for_a_number(cls, value: object, info: ValidationInfo) -> object:
@@ -189,6 +192,14 @@ class Settings(BaseModel):
         for word in value:
             if word not in CATEGORIES:
                 raise ValueError(f"{word!r} is not a category; use {', '.join(CATEGORIES)}")
+        return value
+
+    @field_validator("hooks_leave_out")
+    @classmethod
+    def _are_absolute(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for folder in value:
+            if not folder.startswith(("/", "~")):
+                raise ValueError(f"{folder!r} is no absolute path; begin it with / or ~")
         return value
 
     @field_validator("witness")

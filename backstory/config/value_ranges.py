@@ -48,6 +48,8 @@ def kind_of(key: str) -> str:
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"
     if get_origin(kind) is tuple:
+        if key.startswith("hooks_leave_out"):
+            return "a path" if "." in key else "a list of paths"
         return f"{'one' if '.' in key else 'a list'} of {', '.join(CATEGORIES)}"
     names = {int: "a whole number", float: "a number", str: "a string", ModelSettings: "keys with values"}
     name = names.get(kind, "") if isinstance(kind, type) else ""

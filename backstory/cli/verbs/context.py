@@ -1,16 +1,18 @@
-"""Verb that prints the context block of an agent: context."""
+"""Verbs that give agents their memory: context, and the hooks of coding agents."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backstory.cli.session import session_of
+from backstory.cli.session import Session, confirmed, session_of
 from backstory.cli.verbs.facts import TagFilter
 
 if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
+    from backstory.hooks.installing import HookChange
     from backstory.projections.context import Context
 
 
@@ -63,3 +65,91 @@ def _left_out(found: Context) -> str:
 def _lines(page: Page, found: Context) -> None:
     for line in found.text.split("\n") if found.text else ():
         page.line(line)
+
+
+def claude_code(ctx: typer.Context) -> None:
+    """Answer a hook of Claude Code, whose JSON is on standard input. Exit 0 always; failures are in hooks.log.
+
+    Example: backstory hook claude-code < call.json
+    """
+    _run(session_of(ctx), "claude-code")
+
+
+def codex(ctx: typer.Context) -> None:
+    """Answer a hook of Codex, whose JSON is on standard input. Exit 0 always; failures are in hooks.log.
+
+    Example: backstory hook codex < call.json
+    """
+    _run(session_of(ctx), "codex")
+
+
+def _run(session: Session, name: str) -> None:
+    from backstory.hooks.running import run
+
+    agent = session.agent_given if session.agent_from == "argument" else None
+    stated = {"home": session.home, "user": session.user, "agent": agent, "config": session.config}
+    options = {**stated, "store": session.store}
+    run(name, {f"--{option}": value for option, value in options.items() if value is not None})
+
+
+def install(
+    ctx: typer.Context,
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="claude-code or codex.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    uninstall: Annotated[bool, typer.Option("--uninstall", help="Take the hooks out again.")] = False,
+) -> None:
+    """Add the hooks to the settings file of a coding agent: show the difference, and ask. Exit 1 if the answer is no.
+
+    Example: backstory hook install claude-code
+    """
+    from backstory.cli.verbs.serving import stated_command
+    from backstory.hooks.hosts import HOSTS
+    from backstory.hooks.installing import change
+    from backstory.ledger.core.errors import UsageError
+
+    session = session_of(ctx)
+    if name not in HOSTS:
+        raise UsageError(f"{name!r} is no coding agent that is known here: name one of {', '.join(HOSTS)}")
+    command = None if uninstall else [*stated_command(session), "hook", name]
+    planned = change(HOSTS[name], command, write=False)
+    if planned.diff and not yes:
+        typer.echo(planned.diff, err=True)
+        if not confirmed(f"Change {planned.file}?"):
+            session.note("nothing was changed")
+            raise typer.Exit(1)
+    session.answer(change(HOSTS[name], command, write=True), _changed)
+
+
+def _changed(page: Page, done: HookChange) -> None:
+    for line in done.diff.split("\n"):
+        page.line(line)
+    page.line(f"{done.file} is changed" if done.written else f"{done.file} needs no change")
+
+
+def pause(ctx: typer.Context) -> None:
+    """Pause the hooks of a home: until `hook resume` they give nothing and record nothing.
+
+    Example: backstory hook pause
+    """
+    mark = _mark(session_of(ctx))
+    mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mark.touch(mode=0o600)
+    typer.echo("hooks are paused: `backstory hook resume` ends it")
+
+
+def resume(ctx: typer.Context) -> None:
+    """End the pause of the hooks.
+
+    Example: backstory hook resume
+    """
+    _mark(session_of(ctx)).unlink(missing_ok=True)
+    typer.echo("hooks are on")
+
+
+def _mark(session: Session) -> Path:
+    from backstory.hooks.hosts import home_folder
+    from backstory.hooks.running import PAUSED
+
+    session.check_home()
+    return home_folder(session.home) / PAUSED

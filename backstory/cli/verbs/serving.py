@@ -262,10 +262,15 @@ def _config(session: Session, name: str, url: str | None) -> ClientConfig:
     from backstory.mcp.client_config import client_named, http_config, stdio_config
 
     client = client_named(name)
-    scope = session.scope
     if url is not None:
-        return http_config(client, url, scope.user, scope.agent)
+        return http_config(client, url, session.scope.user, session.scope.agent)
+    return stdio_config(client, [*stated_command(session), "mcp"])
+
+
+def stated_command(session: Session) -> list[str]:
+    """Return the command that runs this program from any folder, as a client does, with the global options."""
     session.check_home()
+    scope = session.scope
     # A client passes little of the environment on to what it starts.
     home = session.home or os.environ.get("BACKSTORY_HOME") or None
     options = {
@@ -276,14 +281,9 @@ def _config(session: Session, name: str, url: str | None) -> ClientConfig:
         "--store": session.store,
     }
     stated = [word for option, value in options.items() if value is not None for word in (option, value)]
-    return stdio_config(client, [*_command(), *stated, "mcp"])
-
-
-def _command() -> list[str]:
-    """Return the command that runs this program from any folder, as a client does."""
     # Where the installer has put it, beside the interpreter; not resolved, since an environment's python is a link.
     script = Path(sys.executable).with_name("backstory")
-    return [str(script)] if script.is_file() else [sys.executable, "-m", "backstory.cli"]
+    return [*([str(script)] if script.is_file() else [sys.executable, "-m", "backstory.cli"]), *stated]
 
 
 def _absolute(path: str | None) -> str | None:

@@ -178,6 +178,7 @@ DEFAULTS: dict[str, object] = {
     "witness": None,
     "proxy_upstream": None,
     "proxy_history": "newest",
+    "hooks_leave_out": (),
 }
 
 
@@ -219,9 +220,9 @@ def test_the_defaults_are_the_documented_ones() -> None:
     assert {*DEFAULTS} == {*Settings.model_fields}
 
 
-def test_every_key_but_five_is_in_a_table_of_values() -> None:
+def test_every_key_but_six_is_in_a_table_of_values() -> None:
     tables = (RANGES, LOWEST, CHOICES, SWITCHES, LISTS, TEXTS)
-    in_none = {"categories", "max_facts", "model", "proxy_upstream", "redis_url"}
+    in_none = {"categories", "hooks_leave_out", "max_facts", "model", "proxy_upstream", "redis_url"}
     assert sorted(key for table in tables for key in table) == sorted({*DEFAULTS} - in_none)
 
 
@@ -350,6 +351,13 @@ def test_a_list_of_categories_may_be_given_with_commas(key: str) -> None:
     assert refusal({key: [3]}).startswith(f"{key}.0 must be one of preference, knowledge")
     for wrong in (3, None, {"goal": 1}):
         assert "must be a list of preference, knowledge" in refusal({key: wrong})
+
+
+def test_folders_that_hooks_leave_out_are_absolute_paths() -> None:
+    loaded = load_settings(None, None, {"BACKSTORY_HOOKS_LEAVE_OUT": "~/secret, /srv"})
+    assert loaded.settings.hooks_leave_out == ("~/secret", "/srv")
+    assert "'secret' is no absolute path" in refusal({"hooks_leave_out": ["secret"]})
+    assert refusal({"hooks_leave_out": 3}).startswith("hooks_leave_out must be a list of paths, got 3")
 
 
 @pytest.mark.parametrize("key", TEXTS)

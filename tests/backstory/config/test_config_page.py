@@ -52,6 +52,8 @@ def spelled_range(key: str, field: FieldInfo) -> str:
         return "names, objects"
     if key == "instructions":
         return "up to 4000 characters"
+    if key == "hooks_leave_out":
+        return "paths"
     if get_origin(kind) is tuple:
         return "categories"
     return range_of(key) or "text"

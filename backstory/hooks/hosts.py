@@ -1,0 +1,104 @@
+"""Hosts of hooks: the coding agents, their folders, and the project that a session works on."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from backstory.ledger.core.errors import InputError
+
+_LONGEST_NAME = 64
+_DIGITS = 8
+_POINTER = 4096
+"""The most bytes of a `.git` that is a file."""
+_OTHERS = re.compile(r"[^A-Za-z0-9]+")
+
+
+class Host(NamedTuple):
+    """A coding agent: its name, which is that of the format of its session files, and where its files are."""
+
+    name: str
+    variable: str
+    """The environment variable that names its folder; `default` is that below the user's."""
+    default: str
+    settings: str
+    events: tuple[str, ...]
+    began_in: str = ""
+    """The environment variable that names the folder that a session began in, since its `cwd` may move on."""
+
+    def folder(self) -> Path:
+        """Return the host's own folder."""
+        stated = os.environ.get(self.variable)
+        return Path(stated).absolute() if stated else Path.home() / self.default
+
+    def transcript(self, stated: str | None) -> Path:
+        """Return the session file that a call names: only one below the host's own folder that no link leads to."""
+        if not stated:
+            raise InputError("the call names no session file, so nothing was recorded")
+        path, folder = Path(stated), self.folder()
+        root = next((root for root in (folder, folder.resolve()) if path.is_relative_to(root)), None)
+        if root is None or ".." in path.parts or path.suffix != ".jsonl":
+            raise InputError(f"the session file is no .jsonl file below {folder}, so it was not read")
+        steps = [path, *path.parents][: len(path.relative_to(root).parts)]
+        if any(step.is_symlink() for step in steps) or not path.is_file():
+            raise InputError("the session file is missing, or a link leads to it, so it was not read")
+        return path
+
+
+_EVENTS = ("SessionStart", "UserPromptSubmit", "Stop")
+_ALL = (
+    Host(
+        "claude-code", "CLAUDE_CONFIG_DIR", ".claude", "settings.json", (*_EVENTS, "SessionEnd"), "CLAUDE_PROJECT_DIR"
+    ),
+    Host("codex", "CODEX_HOME", ".codex", "hooks.json", _EVENTS),
+)
+HOSTS: Mapping[str, Host] = {host.name: host for host in _ALL}
+
+
+def home_folder(stated: str | None) -> Path:
+    """Return the folder of the log and of the mark of a pause: `stated`, else $BACKSTORY_HOME, else ~/.backstory."""
+    place = stated or os.environ.get("BACKSTORY_HOME") or "~/.backstory"
+    return Path(os.path.expanduser(place)).absolute()  # noqa: PTH111 that of a path raises errors
+
+
+def project_of(folder: Path) -> Path:
+    """Return the project of a folder: the nearest above with `.git`, for a worktree the main one; else itself."""
+    for place in (folder, *folder.parents):
+        found = place / ".git"
+        if found.is_dir():
+            return place
+        if found.is_file():
+            return _of_worktree(place, found)
+    return folder
+
+
+def _of_worktree(place: Path, pointer: Path) -> Path:
+    """Follow a `.git` that is a file; that of a submodule leads to no other project."""
+    with pointer.open(encoding="utf-8", errors="replace") as stream:
+        said = stream.read(_POINTER)
+    gitdir = place / said.removeprefix("gitdir:").strip()
+    if not said.startswith("gitdir:") or gitdir.parent.name != "worktrees":
+        return place
+    common = Path(os.path.normpath(gitdir.parent.parent))
+    # A bare repository is the project itself, unless it is hidden in it.
+    return common.parent if common.name.startswith(".") else common.with_name(common.name.removesuffix(".git"))
+
+
+def agent_of(project: Path) -> str | None:
+    """Return the name of the agent whose memory is a project's; None for the root of the file system."""
+    name = project.name
+    plain = _OTHERS.sub("-", name).strip("-").lower()
+    if not name or (name.isascii() and plain and len(plain) <= _LONGEST_NAME):
+        return plain or None
+    digest = hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:_DIGITS]
+    return f"{plain[: _LONGEST_NAME - _DIGITS - 1].strip('-') or 'project'}-{digest}"
+
+
+def lies_in(folder: Path, others: Iterable[str]) -> bool:
+    """Whether a folder is one of others, or below one; links are followed."""
+    real = Path(os.path.realpath(folder))
+    return any(real.is_relative_to(os.path.realpath(Path(other).expanduser())) for other in others)
