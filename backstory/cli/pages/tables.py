@@ -68,7 +68,7 @@ def tags_in_words(fact: Fact | DocumentFact) -> list[str]:
 def fact_table(page: Page, facts: Sequence[Fact | DocumentFact]) -> None:
     """Print facts, one per line."""
     if not facts:
-        page.line(("No facts are in memory.", "dim"))
+        page.line(("No facts.", "dim"))
     page.table(_FACTS, ((_id(f), f.category, f"{f.confidence:.2f}", _content(f)) for f in facts))
 
 
