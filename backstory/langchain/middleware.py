@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -45,6 +45,7 @@ class BackstoryMiddleware(HasRunMemory, AgentMiddleware[RunState, ContextT]):
         mode: Literal["middleware", "tool"] | None = None,
         max_tokens: int | None = None,
         record: bool = True,
+        tags: Sequence[str] | None = None,
         model: ModelLike | None = None,
         config: str | Path | Mapping[str, object] | None = None,
         **settings: object,
@@ -60,6 +61,8 @@ class BackstoryMiddleware(HasRunMemory, AgentMiddleware[RunState, ContextT]):
             mode: "middleware", or "tool" for a model that manages memory with tools. Default: the configuration's.
             max_tokens: Maximum size of the context block. Default: the configuration's.
             record: Whether to record conversations. Turn it off for an agent whose prompts no person writes.
+            tags: What the runs are about, such as a project: what is recorded gets them, and of the facts with tags
+                only those with all of these are in the block.
             model: As for `Backstory.open`.
             config: As for `Backstory.open`.
             settings: As for `Backstory.open`.
@@ -67,7 +70,7 @@ class BackstoryMiddleware(HasRunMemory, AgentMiddleware[RunState, ContextT]):
         Raises:
             ConfigError: As `Backstory.open`.
             ScopeError: A user id or an agent name is invalid.
-            UsageError: `memory` has the wrong type, or is open and settings are given.
+            UsageError: `home` has the wrong type, or is open and settings are given; or a tag is none.
         """
         super().__init__()
         self._memory = RunMemory(
@@ -79,6 +82,7 @@ class BackstoryMiddleware(HasRunMemory, AgentMiddleware[RunState, ContextT]):
             mode=mode,
             max_tokens=max_tokens,
             record=record,
+            tags=tags,
             model=model,
             config=config,
             settings=settings,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NotRequired, cast
 
@@ -57,6 +57,7 @@ class MemoryNodes(HasRunMemory):
         agent_name: str | None = None,
         max_tokens: int | None = None,
         record: bool = True,
+        tags: Sequence[str] | None = None,
         model: ModelLike | None = None,
         config: str | Path | Mapping[str, object] | None = None,
         **settings: object,
@@ -71,6 +72,8 @@ class MemoryNodes(HasRunMemory):
             agent_name: Gives this agent its own memory.
             max_tokens: Maximum size of the context block. Default: the configuration's.
             record: Whether to record conversations. Turn it off for a graph whose prompts no person writes.
+            tags: What the runs are about, such as a project: what is recorded gets them, and of the facts with tags
+                only those with all of these are in the block.
             model: As for `Backstory.open`.
             config: As for `Backstory.open`.
             settings: As for `Backstory.open`.
@@ -78,7 +81,7 @@ class MemoryNodes(HasRunMemory):
         Raises:
             ConfigError: As `Backstory.open`.
             ScopeError: A user id or an agent name is invalid.
-            UsageError: `home` has the wrong type, or is open and settings are given.
+            UsageError: `home` has the wrong type, or is open and settings are given; or a tag is none.
         """
         self._memory = RunMemory(
             type(self).__name__,
@@ -89,6 +92,7 @@ class MemoryNodes(HasRunMemory):
             mode="middleware",  # the nodes give a model no tools
             max_tokens=max_tokens,
             record=record,
+            tags=tags,
             model=model,
             config=config,
             settings=settings,

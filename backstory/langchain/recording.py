@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 class Recorder:
     """Records the conversations of an agent's runs. Safe for threads."""
 
-    def __init__(self, fail_safe: FailSafeMemory) -> None:
+    def __init__(self, fail_safe: FailSafeMemory, tags: Sequence[str] = ()) -> None:
         self._fail_safe = fail_safe
+        self._tags = tags
         self._conversations = Conversations()
 
     def begin(self, who: RunIdentity, state: RunState, before: Run | None, config: Mapping[str, object]) -> Run:
@@ -113,7 +114,8 @@ class Recorder:
         """Record messages; return False if they are queued or lost."""
         record = self._fail_safe.record
         return not messages or (
-            record(run.scope, run.thread, messages, immediate=immediate, sent_before=sent_before) is not None
+            record(run.scope, run.thread, messages, immediate=immediate, sent_before=sent_before, tags=self._tags)
+            is not None
         )
 
 

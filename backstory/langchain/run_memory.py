@@ -20,6 +20,7 @@ from backstory.langchain.run import Run, RunState, RunUpdate, part_of
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.scope import MemoryScope, Scope
+from backstory.ledger.text.tags import read_tags
 from backstory.operations.recording import consider_warned
 from backstory.outbox.fail_safe import FailSafeMemory
 
@@ -48,6 +49,7 @@ class RunMemory:
         mode: `middleware` or `tool`; None for the configured one.
         max_tokens: Maximum size of a block; None for the configured one.
         record: Whether to record runs.
+        tags: The tags of what is recorded, and of the facts in a block; None for all.
         model: As for `Backstory.open`.
         config: As for `Backstory.open`.
         settings: As for `Backstory.open`.
@@ -55,7 +57,7 @@ class RunMemory:
     Raises:
         ConfigError: As `Backstory.open`.
         ScopeError: A user id or an agent name is invalid, or a shared memory is forbidden.
-        UsageError: `home` has the wrong type, or is open and settings are given.
+        UsageError: `home` has the wrong type, or is open and settings are given; or a tag is none.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class RunMemory:
         mode: Literal["middleware", "tool"] | None,
         max_tokens: int | None,
         record: bool,
+        tags: Sequence[str] | None,
         model: ModelLike | None,
         config: str | Path | Mapping[str, object] | None,
         settings: Mapping[str, object],
@@ -81,6 +84,7 @@ class RunMemory:
         self._owner = owner
         self._identity = Identity(scope, user_id, agent_name)
         self._max_tokens = max_tokens
+        self._tags = read_tags(tags or ())
         self._closing = None
         if isinstance(home, Backstory):
             if model is not None or config is not None or settings:
@@ -98,7 +102,7 @@ class RunMemory:
         self.by_tools = (mode or stated.mode) == "tool"
         self._records = record and not self.by_tools
         self.fail_safe = FailSafeMemory(self.backstory)
-        self._recorder = Recorder(self.fail_safe)
+        self._recorder = Recorder(self.fail_safe, self._tags)
         self._given: Recent[tuple[Scope, str], dict[str, object]] = Recent(_RUNS)
         """What the answers of the runs under way are given, as their turns note it."""
         # The first block needs it; by then it may be there.
@@ -168,7 +172,9 @@ class RunMemory:
 
         def block() -> Context | None:
             memory = self.backstory.memory_of(run.scope)
-            return memory.context(spoken, self._max_tokens, thread=run.thread or None, facts=not self.by_tools)
+            return memory.context(
+                spoken, self._max_tokens, thread=run.thread or None, facts=not self.by_tools, tags=self._tags
+            )
 
         made = self.fail_safe.guarded(run.scope, "inject", block, None)
         self._given.put((run.scope, run.thread), {} if made is None else made.note())

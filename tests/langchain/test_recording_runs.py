@@ -650,3 +650,16 @@ def test_reasoning_in_an_answer_is_not_recorded(bs):
         "user: And where there?",
         "assistant: By the sea.",
     ]
+
+
+def test_an_agent_of_one_project_tags_what_it_records_and_reads_no_other_project(bs):
+    memory = bs.memory("ada")
+    memory.add_fact("Heron goes live on Fridays", tags=["heron"])
+    memory.add_fact("Gull uses tabs", tags=["gull"])
+    model = Scripted("noted")
+    ask(agent(bs, model, memory={"tags": ["heron"]}), "When do we go live?")
+    (thread,) = memory.threads()
+    assert [turn.tags for turn in memory.transcript(thread.thread)] == [("heron",), ("heron",)]
+    asked = model.systems[0]
+    assert "Heron goes live" in asked
+    assert "Gull" not in asked
