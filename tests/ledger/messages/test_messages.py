@@ -193,7 +193,9 @@ def test_fifty_megabytes_are_clipped_quickly_and_say_so():
 
 
 @pytest.mark.parametrize("unit", ["<memory", "<memory ", "</memory>", "<uploaded_files>", "<", "<memory>", "<memory/>"])
-@pytest.mark.parametrize("end", ["", "</memory>", "</", "</uploaded_files>x"])
+@pytest.mark.parametrize(
+    "end", ["", "</memory>", *(pytest.param(more, marks=pytest.mark.torture) for more in ("</", "</uploaded_files>x"))]
+)
 def test_a_text_full_of_half_open_tags_is_read_in_one_go(unit, end):
     assert_no_square(lambda text: texts(user(text + end)), unit, 250_000)
 

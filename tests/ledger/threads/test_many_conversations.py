@@ -57,8 +57,10 @@ def test_sixteen_threads_leave_what_one_leaves(tmp_path: Path, users: int) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("users", [1, THREADS])
-@pytest.mark.parametrize("workers", [2, 8])
+@pytest.mark.parametrize(
+    ("users", "workers"),
+    [(1, 8), (THREADS, 2), *(pytest.param(*more, marks=pytest.mark.torture) for more in ((1, 2), (THREADS, 8)))],
+)
 def test_sixteen_threads_with_many_conversations_each_leave_what_one_leaves(
     tmp_path: Path, users: int, workers: int
 ) -> None:
