@@ -25,6 +25,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from backstory import Backstory
 from backstory.langchain import BackstoryMiddleware
+from backstory.ledger.text.blocks import strip_memory_blocks
 from benchmarks.conversing import Message, StandIn, Talk, compared, deliver, generated, opened, real, talked
 from benchmarks.injecting import FACTS, remembering
 from benchmarks.rows import Row
@@ -49,14 +50,15 @@ def _answer(question: str) -> str:
 
 
 class Instant(BaseChatModel):
-    """A chat model that answers at once, the same to the same words."""
+    """A chat model that answers at once, the same to the same words, whatever memory puts before them."""
 
     @property
     def _llm_type(self) -> str:
         return "instant"
 
     def _generate(self, messages: list[BaseMessage], *_args: object, **_kwargs: object) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(_answer(str(messages[-1].content))))])
+        said = strip_memory_blocks(str(messages[-1].content)).strip()
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(_answer(said)))])
 
     async def _agenerate(self, messages: list[BaseMessage], *_args: object, **_kwargs: object) -> ChatResult:
         return self._generate(messages)
