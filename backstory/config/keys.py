@@ -77,7 +77,7 @@ class SettingKeys(TypedDict, total=False):
     context_turns: bool
     embedding_model: str | None
     embedding_base_url: str | None
-    search_min_similarity: float
+    search_min_similarity: float | None
     search_top_k: int
     redis_url: str | None
     redis_ttl_seconds: int

@@ -164,7 +164,7 @@ class Settings(BaseModel):
 
     embedding_model: str | None = None
     embedding_base_url: str | None = None
-    search_min_similarity: float = Field(default=0, ge=0, le=1)
+    search_min_similarity: float | None = Field(default=None, ge=0, le=1)
     search_top_k: int = Field(default=5, ge=1)
 
     redis_url: str | None = None

@@ -33,6 +33,7 @@ from backstory.projections.index.builder import IndexProgress
 from backstory.projections.index.index import ScopeIndex
 from backstory.projections.search.query import Search
 from backstory.projections.search.services import SearchServices
+from backstory.projections.search.vectors.packaged_model import UNRELATED, PackagedEmbedder
 from backstory.scope_state import ScopeState, ScopeStates
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from backstory.config.settings import Settings
     from backstory.ledger.extraction.signals import Signals
     from backstory.ledger.text.scaffolding import Scaffolding
+    from backstory.projections.search.vectors.embedder import Embedder
     from backstory.projections.shared.memories import SharedMemories
 
 
@@ -134,7 +136,7 @@ def assemble(
         embedder,
         background=background,
         top_k=settings.search_top_k,
-        min_similarity=settings.search_min_similarity,
+        min_similarity=_least_alike(settings, embedder),
         embedded=EmbeddingFaults(faults),
     )
     witness = None
@@ -262,6 +264,13 @@ def check_folders(settings: Settings) -> None:
     if settings.patterns_dir:
         signals_of(settings)
         scaffolding_of(settings)
+
+
+def _least_alike(settings: Settings, embedder: Embedder | None) -> float:
+    """Return the cosine below which nothing is found by meaning alone; only that of the packaged model was measured."""
+    if settings.search_min_similarity is not None:
+        return settings.search_min_similarity
+    return UNRELATED if isinstance(embedder, PackagedEmbedder) else 0.0
 
 
 def _path(folder: str | None) -> Path | None:

@@ -247,12 +247,11 @@ class Search(ReadModel):
                 hits = kept.hits(within, said, _by_words_alone(by_words), top_k, explain=explain)
                 return Found(hits, within, total)
         floor = self._min_similarity if min_similarity is None else min_similarity
-        near = meaning.near(said, within, depth, floor=floor, standing=standing, keep=keep)
-        ranked = (
-            fused(by_words, near.ranked, near.missing, depth, within=within)
-            if near.ranked
-            else _by_words_alone(by_words)
-        )
+        near = meaning.near(said, within, depth, standing=standing, keep=keep)
+        ranked = _by_words_alone(by_words)
+        if near.ranked:
+            both = fused(by_words, near.ranked, near.missing, depth, within=within)
+            ranked = [one for one in both if one.words_rank is not None or (one.meaning_score or 0.0) >= floor]
         # To read the query may have taken a model a while, and content may have been erased meanwhile.
         with self._up_to_date(within) as kept:
             hits = kept.hits(within, said, ranked, top_k, explain=explain)

@@ -82,6 +82,11 @@ class Found(Sequence[Hit]):
     embedded: int = 0
     trouble: str | None = None
 
+    @property
+    def missing(self) -> int:
+        """How many have no vector yet, where meaning is searched: they are found by words alone."""
+        return 0 if self.model is None else self.total - self.embedded
+
     @overload
     def __getitem__(self, index: int) -> Hit: ...
     @overload

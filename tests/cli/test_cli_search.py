@@ -172,7 +172,7 @@ def test_what_meaning_alone_brought_in_is_marked(story: Cli) -> None:
     first, second = story.json("search", "Bergen")
     assert "byMeaning" not in first
     assert second["byMeaning"] is True
-    assert "the nearest results by meaning always appear" in " ".join(story.run("search", "--help").stdout.split())
+    assert "`search_min_similarity` demands" in " ".join(story.run("search", "--help").stdout.split())
 
 
 @pytest.mark.usefixtures("embedder")

@@ -213,7 +213,7 @@ def test_every_character_comes_back_as_it_is_and_none_breaks_the_text(server, me
     result = result_of(server, "memory_search", query="Ada", era=era)
     assert result.structured_content["results"][0]["content"] == HOSTILE
     text = text_of(result)
-    assert text.count("\n") == 1
+    assert text.count("\n") == 2  # and a line that says how far meaning is known
     assert all(ord(letter) >= 0x20 or letter == "\n" for letter in text)
     assert not set(text) & set("\x9b\u202e\u2028\U000e0041")
     # What is in quotes is the fact, escaped as in JSON, so nothing is lost.

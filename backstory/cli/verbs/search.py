@@ -55,9 +55,9 @@ def search(
 ) -> None:
     """Search facts or turns by words and by meaning. Exit 1 if nothing is found.
 
-    With an embedding model the nearest results by meaning always appear, however distant. The column `by` shows
-    `meaning` for results that share no word with the query; `search_min_similarity` sets a lower bound for them. A
-    query needs at least one letter or digit.
+    The column `by` shows `meaning` for results that share no word with the query. They are as near to it as
+    `search_min_similarity` demands: the packaged model has a bound of its own, with another model the nearest always
+    appear. A query needs at least one letter or digit.
 
     Example: backstory search "where does she live" --in turns --since 2026-03-01
     """
@@ -84,7 +84,7 @@ def search(
 
 def _note_coverage(session: Session, found: Found) -> None:
     # Why a model could not be asked is in the log, which is on standard error here.
-    if found.trouble is None and found.model is not None and found.embedded < found.total:
+    if found.trouble is None and found.missing:
         session.note(f"by meaning: {found.embedded:,} of {found.total:,} {found.within}; run `backstory embed`")
 
 

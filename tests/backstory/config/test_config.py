@@ -171,7 +171,7 @@ DEFAULTS: dict[str, object] = {
     "context_turns": True,
     "embedding_model": None,
     "embedding_base_url": None,
-    "search_min_similarity": 0,
+    "search_min_similarity": None,
     "search_top_k": 5,
     "redis_url": None,
     "redis_ttl_seconds": 1800,

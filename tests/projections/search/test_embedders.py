@@ -21,6 +21,7 @@ from doubles.misbehaving import (
     failure,
     json_response,
 )
+from fakes import open_home
 from sizes import cannot
 
 from backstory.config.embedder_factory import EndpointEmbedder, as_embedder
@@ -496,6 +497,17 @@ def test_the_packaged_model_knows_what_is_alike_in_any_language(packaged):
     for number, query in enumerate(["她喜欢喝什么", "Where does he work?", "How did the game go?"]):
         assert int((vectors @ packaged.query(query)).argmax()) == number
     assert packaged.local
+
+
+def test_what_is_like_nothing_is_not_found_with_the_packaged_model(packaged, tmp_path):
+    with open_home(tmp_path) as bs:
+        memory = bs.memory("ada")
+        memory.add_fact("Ada has a dog named Luna")
+        memory.add_fact("Ada finds pottery relaxing")
+        memory.embed()
+        assert not memory.search("quantum tax law")
+        assert memory.search("pets")[0].content == "Ada has a dog named Luna"
+        assert len(memory.search("quantum tax law", min_similarity=0)) == 2
 
 
 def test_the_packaged_model_gives_a_text_the_same_vector_in_any_company(packaged):

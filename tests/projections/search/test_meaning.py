@@ -170,6 +170,22 @@ def test_the_threshold_bounds_what_meaning_alone_brings_in(home: Path, model: Th
         assert len(strict.memory("ada").search("fiddle", min_similarity=-1)) == 2
 
 
+def test_the_threshold_changes_no_order_of_what_words_find(memory: MemoryHandle) -> None:
+    for text in ("A violin of wood", "Wood for the winter", "Bees of the wood"):
+        memory.add_fact(text)
+    memory.embed()
+    free = memory.search("violin of wood", top_k=9, min_similarity=-1)
+    strict = memory.search("violin of wood", top_k=9, min_similarity=1)
+    assert [(hit.id, hit.score) for hit in free if not hit.by_meaning] == [(hit.id, hit.score) for hit in strict]
+    assert len(strict) < len(free)
+
+
+def test_a_search_says_how_much_is_found_by_words_alone(memory: MemoryHandle) -> None:
+    assert memory.search("violin").missing == memory.search("violin").total == 2
+    memory.embed()
+    assert memory.search("violin").missing == 0
+
+
 def test_bounds_come_before_the_cut(memory: MemoryHandle, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(8):
         memory.add_fact(f"violin {number}", "preference")

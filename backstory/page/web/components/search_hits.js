@@ -28,6 +28,7 @@ export function SearchHits({ scope, query, category, tag, round, newest, past })
     ${past && html`<p class="hint">${t("searchPast")}</p>`}
     <p class="hint" role="status">${data.hits.length ? t("best", { n: data.hits.length, s: number(data.hits.length), of: data.total }) : t("noHit")}</p>
     ${data.trouble && html`<p class="hint">${t("trouble", { detail: data.trouble })}</p>`}
+    ${!data.trouble && data.model && data.embedded < data.total && html`<p class="hint">${t("unembedded", { s: number(data.total - data.embedded), of: number(data.total) })}</p>`}
     <ol class="hit-list">
       ${data.hits.map(
         (hit, index) => html`<li key=${hit.id}>
