@@ -27,6 +27,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.extraction.model import Prompt
 from backstory.ledger.extraction.openai import OpenAIModel
+from backstory.memory_tests.file import read_test
 from benchmarks.live import __main__ as live
 from benchmarks.live.options import PROMPTS, Options, parse
 from benchmarks.live.report import Report, Update, report_of, rows
@@ -318,6 +319,13 @@ def test_a_memory_test_is_run_in_the_end_with_the_replies_of_the_model(tmp_path)
     assert len(server.requests) == 2
     printed = " ".join((tmp_path / "out").read_text().split())
     assert printed.endswith("1 replies asked for, 1 updates (0 failed), 1 of 2 expectations hold")
+
+
+def test_the_memory_test_of_make_live_can_be_read() -> None:
+    file = Path(live.__file__).with_name("live.test.yaml")
+    test = read_test(file)
+    assert len(test.expect) == 3
+    assert all(file.with_name(name).is_file() for name in test.conversations or ())
 
 
 def _cells(printed: str) -> list[list[str]]:

@@ -263,6 +263,10 @@ FORGED: dict[str, tuple[list[Draft], str]] = {
         [learned(FactRevised(OSLO, changed(REVISED, content="lives in Rome"), "confirmed", "factsToReinforce/0"))],
         "changes more",
     ),
+    "tags that change the words": (
+        [learned(FactRevised(OSLO, changed(OSLO, content="lives in Rome", tags=("a",)), "tagged"))],
+        "changes more",
+    ),
     "an edit by a model": ([learned(FactRevised(OSLO, changed(OSLO, content="x"), "edited"))], "as edited"),
     "an edit by hand that stays a model's": (
         [made("manual", FactRevised(OSLO, changed(OSLO, content="x"), "edited", "facts/0"), action="edit")],
