@@ -205,6 +205,13 @@ def test_a_lifetime_that_is_none_is_left_out_and_costs_no_fact(days: object) -> 
     assert fact.source_error is None
 
 
+@pytest.mark.parametrize("name", ["mapping", "chat_messages", "memory"])
+def test_the_export_of_another_tool_is_no_list_of_facts(memory: MemoryHandle, name: str) -> None:
+    with pytest.raises(InputError, match=r"import_file or `backstory import FILE` reads it"):
+        memory.import_document([{name: {}}])
+    assert memory.head().seq == 0
+
+
 def test_null_says_nothing_of_a_field(memory: MemoryHandle) -> None:
     nothing = dict.fromkeys(["confidence", "category", "id", "createdAt", "byHand", "expiresAt", "source"])
     memory.import_document([{"content": "Likes tea", **nothing}])

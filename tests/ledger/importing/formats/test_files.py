@@ -29,20 +29,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("files")
 
 
-@pytest.fixture(scope="module", params=[1, 7, 1 << 20])
-def chunk(request: pytest.FixtureRequest) -> Iterator[int]:
+@pytest.fixture(scope="module")
+def _small_chunks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "_CHUNK", request.param)
-        yield request.param
+        patch.setattr(files, "_CHUNK", 3)
+        yield
 
 
 def values(path: Path) -> list[object]:
     return list(json_values(File(path, None, path.stat().st_size), lambda _: None))
 
 
+@pytest.mark.usefixtures("_small_chunks")
 @given(items=st.lists(JSON), indent=st.sampled_from([None, 1]))
 def test_the_elements_of_an_array_are_those_of_the_parser(
-    folder: Path, chunk: int, items: list[object], indent: int | None
+    folder: Path, items: list[object], indent: int | None
 ) -> None:
     assert values(write(folder, json.dumps(items, indent=indent))) == items
     assert values(write(folder, json.dumps({"count": 1, "results": items, "next": None}, indent=indent))) == items
