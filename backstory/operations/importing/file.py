@@ -34,7 +34,10 @@ ProgressOfTotal = Callable[[int, int], None]
 
 _IN_ONE_COMMIT = 1_000
 _MOST_LISTED = 1_000
-_HELD = 20_000
+_HELD = 12 << 20
+"""How many bytes of turns are held, about, before they are let go of."""
+_OF_A_TURN = 600
+"""How many of them are beside a turn's words."""
 _SHOWN = 5
 _SHOWN_OF_EACH = 80
 
@@ -138,7 +141,7 @@ class FileImport:
         for item in self._items(found, Tally(self._wanted.of_user)):
             if isinstance(item, Conversation):
                 taken = intake.take_in(item.thread, [msgspec.structs.replace(one, tags=tags) for one in item.kept])
-                new, held = new + taken.turns, held + len(item.kept)
+                new, held = new + taken.turns, held + sum(len(one.content) + _OF_A_TURN for one in item.kept)
             if held >= _HELD:
                 # The writer holds the turns of this process; with a new index it reads them when they are asked for.
                 services.state.index.follow()
