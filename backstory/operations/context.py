@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backstory import checks
-from backstory.ledger.core.errors import InputError
+from backstory.ledger.core.errors import InputError, UnavailableError
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import thread_summaries
 from backstory.ledger.messages import keep, read_message
@@ -101,17 +101,25 @@ def _tagged(memory: Memory, tags: tuple[str, ...]) -> Memory:
 def _quotes(
     services: ScopeServices, said: str | Sequence[object] | None, thread: str | None, tags: tuple[str, ...]
 ) -> Iterable[Quote] | None:
-    """Return what was said in other conversations that is like the newest question; None where nothing ever was."""
-    with services.writer.reader.state() as state:
-        if not state.transcript.turn_count:
-            return None
-    asked = last_words(said, 1)
-    is_present = _is_of(said, thread)
+    """Return what was said in other conversations that is like the newest question; None where nothing ever was.
+
+    If the transcript cannot be read, that is a fault, and the block has the facts alone.
+    """
+    asked, is_present = last_words(said, 1), _is_of(said, thread)
 
     def leave_out(turn: TurnView) -> bool:
         return bool(tags and turn.tags and not set(tags).issubset(turn.tags)) or is_present(turn)
 
-    found = services.state.search.said(asked, _MOST_TURNS, leave_out) if asked else ()
+    faults, scope = services.home.faults, services.scope
+    try:
+        with services.writer.reader.state() as state:
+            if not state.transcript.turn_count:
+                return None
+        found = services.state.search.said(asked, _MOST_TURNS, leave_out) if asked else ()
+    except UnavailableError as error:
+        faults.note(scope, "quote", error)
+        return None
+    faults.recovered(scope, "quote")
     return quotes(found, as_said(asked))
 
 

@@ -201,6 +201,20 @@ def test_the_digest_and_the_note_name_the_turns(tmp_path: Path) -> None:
         assert memory.why_said("a1").holds
 
 
+def test_a_damaged_transcript_leaves_the_facts_and_is_a_fault(tmp_path: Path) -> None:
+    with open_home(tmp_path) as bs:
+        for n in range(30):
+            bs.memory("ada").record(f"t{n}", [user(f"My violin number {n}.")])
+        bs.memory("ada").add_fact("Ada has a violin")
+    (log,) = tmp_path.rglob("transcript.jsonl")
+    log.write_bytes(log.read_bytes().replace(b"violin number 5", b"violin number 6"))
+    with open_home(tmp_path) as bs:
+        memory = bs.memory("ada")
+        block = memory.context(QUESTION)
+        assert ("Ada has a violin" in block.text, block.turns) == (True, ())
+        assert [fault.doing for fault in bs._services.faults.of(memory.scope)] == ["quote"]
+
+
 def test_a_prompt_does_not_wait_for_a_long_transcript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query, "_AT_ONCE", 1)
     with open_home(tmp_path, background=True, enabled=True) as bs:
