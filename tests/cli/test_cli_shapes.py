@@ -191,7 +191,7 @@ def test_a_revert_that_conflicts_writes_nothing_unless_forced(story: Cli) -> Non
 def test_rollback(story: Cli) -> None:
     assert story.json("rollback", "--to", 2, "--dry-run")["commit"] is None
     assert story.json("rollback", "--to", 2)["commit"] == 4
-    assert story.json("diff", 2, 4) == {"added": [], "removed": [], "revised": [], "sections": []}
+    assert story.json("diff", 2, 4) == {"added": [], "removed": [], "revised": [], "sections": [], "ended": {}}
     when = story.json("log")[1]["at"]
     assert story.json("rollback", "--to", when)["commit"] == 5
     assert [f["id"] for f in story.json("fact", "list")] == ["fact_2_0", "fact_3_0"]
