@@ -9,7 +9,7 @@ import pytest
 from browsing import OpenOn, Window
 from fakes import FakeClock, open_home
 from hosting import Host
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from serving import ThreadServer
 
 from backstory.ledger.extraction.recorded import RecordedReply
@@ -60,6 +60,16 @@ def test_facts_are_filtered_and_sorted_and_the_address_says_how(reading: Window)
     expect(page.locator(FACTS)).to_have_text([ALLERGY])
     again = reading.go(page.url.removeprefix(f"{reading.url}/"))
     expect(again.get_by_label("Containing the text")).to_have_value("PEANUT")
+
+
+def test_a_search_says_how_many_are_found_by_words_alone_so_far(reading: Window) -> None:
+    def half_known(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "model": "m", "total": 5, "embedded": 2})
+
+    reading.page.route("**/v1/search*", half_known)
+    page = reading.go("#/?user=ada&q=peanuts")
+    expect(page.locator(".hits")).to_contain_text("3 of 5 are found by words alone so far")
 
 
 def test_a_search_says_why_each_hit_has_its_place_and_names_what_is_gone(reading: Window) -> None:
