@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from backstory.ledger.core.errors import InputError
+from backstory.ledger.core.sanitize import safe_text
 from backstory.ledger.importing.document import is_document
 from backstory.ledger.importing.formats import chatgpt, claude, claude_code, codex, facts, notes, open_webui
 from backstory.ledger.importing.formats.conversation import Conversation
@@ -184,7 +185,7 @@ def unknown(first: Sequence[object]) -> str:
     item = next((item for item in first if isinstance(item, Mapping) and item), None)
     if item is None:
         return f"this is no memory document and no export of a known tool: {broken or 'it holds no object'}"
-    keys = ", ".join(str(key)[:40] for key in islice(item, _NAMED))
+    keys = ", ".join(safe_text(str(key)[:40]) for key in islice(item, _NAMED))
     if _is_message(item):
         return f"this holds messages ({keys}) and no facts: `backstory record FILE --thread NAME` records them"
     nearest = max((*_CHATS, *_LISTS), key=lambda one: one.shares(item))
