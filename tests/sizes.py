@@ -25,6 +25,7 @@ def examples(share: float = 1) -> int:
 
     Where an example takes a millisecond, nothing is stated: the profile's own number is tried.
     """
+    assert share <= 2, f"{share} is no share of the examples"
     return max(5, round(min(settings().max_examples, sized(40, 250)) * share))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fakes import FakeClock, exchange, open_home
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from memories import fact, memory_of, read, texts
 from sizes import examples
@@ -227,7 +227,8 @@ def test_a_prompt_does_not_wait_for_a_long_transcript(tmp_path: Path, monkeypatc
         assert len(memory.context(QUESTION).turns) == 2
 
 
-@settings(max_examples=examples(60), deadline=None)
+@example(said=[('My red " violin.', "t1", 'Ada " B')], most=400, question="violin")
+@settings(max_examples=examples(), deadline=None)
 @given(said=st.lists(st.tuples(texts, texts, texts), max_size=8), most=st.integers(1, 400), question=texts)
 def test_no_words_break_out_of_a_quote_and_no_block_is_too_large(
     said: list[tuple[str, str, str]], most: int, question: str
@@ -260,7 +261,7 @@ def histories(draw: st.DrawFn) -> list[tuple[str, int, int]]:
     return draw(st.lists(steps, min_size=1, max_size=10))
 
 
-@settings(max_examples=examples(15), deadline=None)
+@settings(max_examples=examples(), deadline=None)
 @given(steps=histories(), present=st.integers(0, 2))
 def test_only_turns_that_stand_in_other_conversations_are_ever_quoted(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]], present: int
