@@ -193,3 +193,26 @@ def test_nothing_comes_back_by_itself_and_all_that_is_said_again(steps: list[tup
             if how in ("say", "chat"):
                 assert set(contents(memory)) >= {text for at, text in enumerate(TEXTS) if at not in barred}
         assert agrees_with_what_if(memory)
+
+
+def test_no_process_knows_a_mark_of_a_text_that_another_one_erased(tmp_path: Path) -> None:
+    with open_home(tmp_path) as home, open_home(tmp_path) as other:
+        memory, following = home.memory("ada"), other.memory("ada")
+        learn(memory, "I live in Oslo", TEXTS[0])
+        live = memory.facts()[0]
+        memory.record("t", [{"role": "user", "content": "Not any more"}], mode="append")
+        memory.extract([RecordedReply("t", json.dumps({"factsToRemove": [{"id": live.id, "reason": "moved"}]}))])
+        added = memory.add_fact(TEXTS[1]).fact
+        memory.remove_fact(added.id)
+
+        def known() -> list[dict[str, object]]:
+            following.facts()
+            memories = [one._services.reading().memory() for one in (memory, following)]
+            return [{**one.taken, **one.marks} for one in memories]
+
+        before = known()
+        assert before[0] == before[1]
+        assert len(before[0]) == 2
+        memory.forget(fact_id=live.id)
+        memory.forget(matching="green tea")
+        assert known() == [{}, {}]
