@@ -13,7 +13,7 @@ TIMES := .pytest_cache/durations.xml
 .PHONY: help demo serve check test durations torture planted lint docs screenshots bench clean
 
 help:  ## say what there is
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
 # Enough to use it: the newcomer does not wait for what only tests and extras need.
 $(CORE): pyproject.toml
@@ -89,6 +89,21 @@ screenshots: $(READY)  ## take the pictures of the page in docs/images
 bench: $(READY)  ## what things cost, side by side in one run
 	$(BIN)/python -m benchmarks.run
 
+# The other memories, in an environment of their own. LangGraph's needs a Python whose sqlite3 loads extensions.
+PEERS := .peers
+PEERS_READY := $(PEERS)/.ready
+.PHONY: bench-peers
+
+$(PEERS_READY): pyproject.toml
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	echo '*' > $(PEERS)/.gitignore
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[tokens]' \
+	  'mem0ai>=2.2' 'faiss-cpu>=1.11' 'langgraph>=1.2' 'langgraph-checkpoint-sqlite>=3.1' 'eventsourcing>=9.5'
+	touch $@
+
+bench-peers: $(PEERS_READY)  ## Backstory beside mem0, LangGraph's store and eventsourcing: writes docs/explanation/peers.md
+	$(PEERS)/bin/python -m benchmarks.peers.run
+
 # A model and its server, in an environment of their own; the server is compiled there, once, in about five minutes.
 LIVE := .live
 LIVE_READY := $(LIVE)/.ready
@@ -107,4 +122,4 @@ live: $(READY) $(LIVE_READY)  ## the whole path against a real local model serve
 	@$(BIN)/python -m benchmarks.live --live $(LIVE) --data $(LIVE_DATA) --test benchmarks/live/live.test.yaml $(LIVE_OPTIONS)
 
 clean:  ## throw the environment and all caches away
-	rm -rf $(VENV) $(LIVE) $(SITE) $(STORY) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(LIVE) $(SITE) $(PEERS) $(STORY) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

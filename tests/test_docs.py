@@ -95,3 +95,13 @@ def test_the_index_leads_to_every_page() -> None:
     linked = {(index.parent / link.partition("#")[0]).resolve() for link in LINK.findall(index.read_text("utf-8"))}
     rooms = {page.resolve() for page in index.parent.rglob("*.md") if page.parent.name != "adr"} - {index.resolve()}
     assert sorted(named(page) for page in rooms - linked) == []
+
+
+def test_the_benchmarks_begin_with_ten_rows_that_were_measured() -> None:
+    from benchmarks.run import FIRST
+
+    page = (ROOT / "docs/explanation/benchmarks.md").read_text(encoding="utf-8")
+    assert len(FIRST) == 10
+    for begins, said in FIRST.items():
+        assert f"\n| {begins}" in page
+        assert f"\n| {said} | " in page

@@ -1,0 +1,1 @@
+"""Backstory beside other memories for agents, in one run: `make bench-peers`."""
