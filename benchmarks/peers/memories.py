@@ -151,5 +151,8 @@ MEMORIES: dict[str, Callable[[Path], Any]] = {
     "LangGraph, SqliteStore": langgraph,
     "eventsourcing, SQLite": eventsourcing,
 }
+if not hasattr(sqlite3.Connection, "enable_load_extension"):
+    # Its index is an extension of SQLite, which not every Python loads.
+    del MEMORIES["LangGraph, SqliteStore"]
 SEARCHES = {name for name in MEMORIES if not name.startswith("eventsourcing")}
 """Those that search; the others are compared in what they keep."""

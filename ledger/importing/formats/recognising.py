@@ -196,4 +196,4 @@ def unknown(first: Sequence[object]) -> str:
     if not lacks:
         return f"this is {nearest.title} ({nearest.name}): import_file or `backstory import FILE` reads it"
     near = f"nearest is {nearest.title} ({nearest.name})"
-    return f"this has no known format: {near}, but {lacks} is missing; an item has {keys}"
+    return f"this has no known format: {near}, but {lacks} is missing or null; an item has {keys}"
