@@ -9,11 +9,24 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
+from typing import TypeAlias, assert_never
 
 import msgspec
 
 from backstory.ledger.core.commit import Head
-from backstory.ledger.core.events import Fact
+from backstory.ledger.core.events import (
+    ErasureEvent,
+    Event,
+    Fact,
+    FactAdded,
+    FactRemoved,
+    FactRevised,
+    Redacted,
+    SectionEvent,
+    SettingEvent,
+    TurnEvent,
+    UpdateEvent,
+)
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.store import EventStore
@@ -99,35 +112,73 @@ class Facts:
             self._filed = FactFilter(self.live.values())
         return self._filed
 
-    def follow(self, memory: Memory) -> Change:
-        """Go on to another memory, mostly a later one."""
+    def follow(self, memory: Memory, events: Iterable[Event] | None = None) -> Change:
+        """Go on to another memory, mostly a later one.
+
+        Args:
+            memory: the memory.
+            events: all events between the two memories; None: they are not known, and the memories are compared.
+        """
         before, now = self._memory.facts, memory.facts
         self._memory = memory
         if now is before:
             return Change()
-        order, held = list(now), list(before)
-        drop: list[str] = []
-        # There may be very many facts, and mostly all that was there is there, with one more behind it.
-        if order[: len(held)] != held:
-            drop = [key for key in held if key not in now]
-            held = [key for key in held if key in now]
-            # An index orders what is equal by when it came; what was brought back comes last, as in the memory.
-            moved = next(
-                (place for place, pair in enumerate(zip(held, order, strict=False)) if pair[0] != pair[1]), None
-            )
-            if moved is not None:
-                drop += held[moved:]
-                del held[moved:]
-        olds = before.values() if len(held) == len(before) else map(before.__getitem__, held)
-        # A fact that nothing has happened to is the same object, mostly.
-        others = list(compress(held, map(operator.is_not, olds, now.values())))
+        told = None if events is None else _told(before, now, events)
+        drop, others, fresh = _compared(before, now) if told is None else told
         put = [key for key in others if before[key].content != now[key].content]
         if self._filed is not None:
             for key in (*drop, *others):
                 self._filed.drop(before[key])
-            for key in (*others, *order[len(held) :]):
+            for key in (*others, *fresh):
                 self._filed.put(now[key])
-        return Change([fact_entry(now[key]) for key in (*put, *order[len(held) :])], drop, anew=not before)
+        return Change([fact_entry(now[key]) for key in (*put, *fresh)], drop, anew=not before)
+
+
+_Differences: TypeAlias = tuple[list[str], list[str], list[str]]
+"""The facts that went, those that are others now in their place, and those that came, in their order."""
+
+
+def _told(before: Mapping[str, Fact], now: Mapping[str, Fact], events: Iterable[Event]) -> _Differences | None:
+    """The differences of two memories as events state them; None where the memories differ in more than that."""
+    drop: dict[str, None] = {}
+    others: dict[str, None] = {}
+    fresh: dict[str, None] = {}
+    for event in events:
+        match event:
+            case FactAdded(fact=fact) | FactRevised(after=fact):
+                stands = fact.id in before and fact.id not in drop
+                (others if stands else fresh)[fact.id] = None
+            case FactRemoved(fact=Fact(id=gone)) | Redacted(fact=str(gone)):
+                fresh.pop(gone, None)
+                others.pop(gone, None)
+                if gone in before:
+                    drop[gone] = None
+            case SectionEvent() | UpdateEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
+                pass
+            case _:
+                assert_never(event)
+    if len(now) != len(before) - len(drop) + len(fresh) or not all(key in now for key in (*others, *fresh)):
+        return None
+    return list(drop), list(others), list(fresh)
+
+
+def _compared(before: Mapping[str, Fact], now: Mapping[str, Fact]) -> _Differences:
+    """The differences of any two memories."""
+    order, held = list(now), list(before)
+    drop: list[str] = []
+    # There may be very many facts, and mostly all that was there is there, with one more behind it.
+    if order[: len(held)] != held:
+        drop = [key for key in held if key not in now]
+        held = [key for key in held if key in now]
+        # An index orders what is equal by when it came; what was brought back comes last, as in the memory.
+        moved = next((place for place, pair in enumerate(zip(held, order, strict=False)) if pair[0] != pair[1]), None)
+        if moved is not None:
+            drop += held[moved:]
+            del held[moved:]
+    olds = before.values() if len(held) == len(before) else map(before.__getitem__, held)
+    # A fact that nothing has happened to is the same object, mostly.
+    others = list(compress(held, map(operator.is_not, olds, now.values())))
+    return drop, others, order[len(held) :]
 
 
 def fact_entry(fact: Fact) -> Entry:

@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backstory.ledger.concurrency.forks import start_thread
+from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import BackstoryError, CorruptLogError, UsageError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import TRANSCRIPT
+from backstory.ledger.log.served import ServedMemory
 from backstory.ledger.log.store.files import translated
 from backstory.ledger.log.writer import Writer
 from backstory.projections.context.quotes import Said
@@ -32,6 +34,7 @@ from backstory.projections.history.replay import replay
 from backstory.projections.read_model import ReadModel
 from backstory.projections.search.cited_facts import CitedFacts
 from backstory.projections.search.corpus import Change, Facts, Turns, fact_entry
+from backstory.projections.search.fact_changes import FactChanges
 from backstory.projections.search.filters import SearchFilters
 from backstory.projections.search.fusion import Fused, fused
 from backstory.projections.search.lexical.entry import Entry, Scored, Worth
@@ -64,12 +67,16 @@ class _Kept:
 
     def __init__(self, writer: Writer, follower: TurnFollower) -> None:
         self.locks = {"facts": threading.RLock(), "turns": threading.RLock()}
+        self._store, self._scope = writer.store, writer.scope
         self._comparing = threading.RLock()
         self.facts = Facts()
         self._compared = Facts()
         self._likeness = Similarity()
-        self.turns = Turns(writer.store, writer.scope, follower)
-        self._cited = CitedFacts(writer.store, writer.scope)
+        self.turns = Turns(self._store, self._scope, follower)
+        self._cited = CitedFacts(self._store, self._scope)
+        self._changes = FactChanges(self._store, self._scope)
+        self._hidden = 0
+        """Facts that had lapsed in the memory that was taken in last."""
         self._words: dict[str, LexicalIndex] = {}
 
     def words(self, within: str) -> LexicalIndex:
@@ -82,12 +89,19 @@ class _Kept:
             index = self._words[within] = LexicalIndex()
         return index
 
-    def follow(self, memory: Memory | None) -> None:
-        """Take in another memory; None: the transcript, as far as it is durable."""
-        if memory is None:
+    def follow(self, served: tuple[ServedMemory, Head] | None) -> None:
+        """Take in another memory with its head; None: the transcript, as far as it is durable."""
+        if served is None:
             self._take("turns", self._with_facts)
         else:
-            self._take("facts", lambda: self.facts.follow(memory))
+            self._take("facts", lambda: self._facts_of(*served))
+
+    def _facts_of(self, served: ServedMemory, head: Head) -> Change:
+        """What is new of the facts."""
+        events = self._changes.until(head)
+        # No event states that a fact has lapsed.
+        hidden, self._hidden = self._hidden or served.hidden, served.hidden
+        return self.facts.follow(served.memory, None if hidden else events)
 
     def _with_facts(self) -> Change:
         """What is new of the turns that stand, and of the facts that were learned from them."""
@@ -120,7 +134,7 @@ class _Kept:
             # A part of it was taken in, and the rest would never come again.
             self._words.pop(within, None)
             if within == "facts":
-                self.facts = Facts()
+                self.facts, self._changes = Facts(), FactChanges(self._store, self._scope)
             else:
                 self.turns.start_over()
             raise
@@ -326,9 +340,9 @@ class Search(ReadModel):
         """
         must_have_spare_files()
         kept = self._kept
-        memory = self._writer.memory() if within == "facts" else None
+        served = self._writer.served() if within == "facts" else None
         with kept.locks[within]:
-            kept.follow(memory)
+            kept.follow(served)
             yield kept
 
     def start_over(self) -> None:

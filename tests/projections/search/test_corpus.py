@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from fakes import FakeClock, exchange, open_home
@@ -14,12 +15,14 @@ from sizes import examples
 
 from backstory.home import Backstory
 from backstory.ledger.core.errors import NotFoundError
-from backstory.ledger.core.events import Fact
-from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.events import Event, Fact, FactAdded, FactRemoved, FactRevised, Redacted
+from backstory.ledger.core.memory import Memory, evolve
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.memory import MemoryHandle
+from backstory.projections.search import corpus
 from backstory.projections.search.corpus import Change, Facts, Turns, turn_entry
+from backstory.projections.search.fact_changes import FactChanges
 from backstory.projections.search.lexical.entry import Entry
 
 ADA = Scope("ada")
@@ -111,6 +114,88 @@ def test_following_any_memories_ends_where_the_last_one_is(walk: list[Memory]) -
         assert [(key, entry.text) for key, entry in mirror.held.items()] == [
             (key, one.content) for key, one in memory.facts.items()
         ]
+
+
+def happened(drawn: tuple[str, str, bool]) -> Callable[[Memory], Event | None]:
+    """What a draw comes to in a memory: a fact goes, comes, says another thing, or is erased."""
+    name, content, erased = drawn
+
+    def event(memory: Memory) -> Event | None:
+        before = memory.facts.get(name)
+        if content == "gone":
+            if before is None:
+                return None
+            redacted = Redacted(stream="ledger", seq=1, index=0, what="fact", fact=name)
+            return redacted if erased else FactRemoved(before, "stale")
+        after = fact(name, content)
+        return FactAdded(after) if before is None else FactRevised(before, after, "edited")
+
+    return event
+
+
+draws = st.tuples(st.sampled_from("abcde"), st.sampled_from(["x", "y", "gone"]), st.booleans()).map(happened)
+
+
+@given(st.lists(st.lists(draws, max_size=5), max_size=6))
+def test_following_by_events_ends_where_the_last_memory_is(walk: list[list[Callable[[Memory], Event | None]]]) -> None:
+    facts, mirror, memory = Facts(), Mirror(), Memory()
+    for step in walk:
+        events = []
+        for draw in step:
+            event = draw(memory)
+            if event is not None:
+                events.append(event)
+                memory = evolve(memory, event)
+        facts.filed()
+        with mock.patch.object(corpus, "_compared", side_effect=AssertionError("all facts are compared")):
+            mirror.take(facts.follow(memory, events))
+        assert [(key, entry.text) for key, entry in mirror.held.items()] == [
+            (key, one.content) for key, one in memory.facts.items()
+        ]
+        (files,) = facts.filed().smallest(None, "manual", None, None)
+        assert files == facts.live == memory.facts
+
+
+def test_events_that_do_not_lead_to_the_memory_are_not_believed() -> None:
+    facts, mirror = Facts(), Mirror()
+    mirror.take(facts.follow(remembering(fact("a", "x"), fact("b", "y"))))
+    mirror.take(facts.follow(remembering(fact("a", "x"), fact("c", "z")), [FactAdded(fact("d", "z"))]))
+    assert mirror.texts() == ["x", "z"]
+    mirror.take(facts.follow(remembering(fact("c", "z")), []))
+    assert mirror.texts() == ["z"]
+
+
+def test_a_search_after_a_commit_does_not_compare_all_facts(
+    bs: Backstory, memory: MemoryHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.add_fact("Likes tea")
+    assert [hit.content for hit in memory.search("tea")] == ["Likes tea"]
+    monkeypatch.setattr(corpus, "_compared", lambda *_: pytest.fail("all facts are compared"))
+    memory.add_fact("Likes green tea")
+    assert len(memory.search("tea")) == 2
+    with open_home(bs.home) as other:
+        other.memory("ada").add_fact("Sells tea")
+    assert len(memory.search("tea")) == 3
+    memory.remove_fact(memory.search("tea")[0].id)
+    assert len(memory.search("tea")) == 2
+
+
+def test_facts_are_compared_where_many_commits_came_or_the_ledger_is_another(bs: Backstory, tmp_path: Path) -> None:
+    changes = FactChanges(bs.store, ADA)
+    heads = []
+    for number in range(3):
+        bs.memory("ada").add_fact(f"Owns {number} ships")
+        heads.append(bs.store.head(ADA.stream("ledger")))
+        assert (changes.until(heads[-1]) is None) == (number == 0)
+    assert changes.until(heads[-1]) == ()
+    assert changes.until(heads[0]) is None
+    events = changes.until(heads[2])
+    assert events is not None
+    assert [event.fact.content for event in events if isinstance(event, FactAdded)] == ["Owns 1 ships", "Owns 2 ships"]
+    with open_home(tmp_path / "another") as another:
+        for number in range(5):
+            another.memory("ada").add_fact(f"Owns {number} cows")
+        assert changes.until(another.store.head(ADA.stream("ledger"))) is None
 
 
 # Turns.
