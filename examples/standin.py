@@ -86,6 +86,7 @@ class _Completions(BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         choice = {"index": 0, "message": {"role": "assistant", "content": answer(asked["messages"])}}
         reply = {"id": "1", "object": "chat.completion", "created": 0, "model": NAME, "choices": [choice]}
+        reply["usage"] = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         body = json.dumps(reply).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")

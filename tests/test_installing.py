@@ -21,11 +21,13 @@ ROOT = Path(__file__).resolve().parents[1]
 IMPORTS = {
     "": "import backstory",
     "langchain": "from backstory.langchain import *",
+    "llm": "import llm; llm.get_model('memory/gpt-4o-mini'); llm.get_async_model('memory/gpt-4o-mini')",
     "mcp": "import backstory.mcp.server",
     "nats": "import backstory.ledger.log.store.nats",
     "openai-agents": "from backstory.openai_agents import *",
     "otel": "import backstory.otel",
     "postgres": "import backstory.ledger.log.store.postgres, psycopg_pool",
+    "pydantic-ai": "from backstory.pydantic_ai import *",
     "redis": "import backstory, redis",
     "server": "import backstory.http.app",
     "signing": "import backstory, cryptography",

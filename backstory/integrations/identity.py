@@ -12,6 +12,10 @@ from backstory.ledger.core.scope import MemoryScope, Scope, name_text
 
 _AUTHENTICATED = "langgraph_auth_user_id"
 """The key under which a LangGraph server puts the authenticated user."""
+_NAMED_BY = (
+    'give one in the context (agent.invoke(…, context={"user_id": …})) or in the config '
+    '({"configurable": {"user_id": …}})'
+)
 
 
 def present_config() -> Mapping[str, object]:
@@ -57,10 +61,14 @@ class Identity:
         scope: `global` for one memory of all users.
         user_id: The user of runs that name none.
         agent_name: The agent. Default: the one that the run names.
+        named_by: How a run of this framework names its user, for the error of one that names none.
     """
 
-    def __init__(self, scope: MemoryScope, user_id: str | None, agent_name: str | None) -> None:
+    def __init__(
+        self, scope: MemoryScope, user_id: str | None, agent_name: str | None, *, named_by: str = _NAMED_BY
+    ) -> None:
         self._scope = scope
+        self._named_by = named_by
         self._user_id = id_text("user_id", user_id)
         self._agent_name = id_text("agent_name", agent_name)
         if scope == "user" and self._user_id is not None:
@@ -89,9 +97,7 @@ class Identity:
         )
         if user is None:
             raise ScopeError(
-                "this run has no user id: give one in the context "
-                '(agent.invoke(…, context={"user_id": …})) or in the config ({"configurable": {"user_id": …}}); '
-                'for one memory of all users use scope="global"'
+                f'this run has no user id: {self._named_by}; for one memory of all users use scope="global"'
             )
         return RunIdentity(Scope.of(user, agent), named)
 

@@ -24,7 +24,8 @@ from backstory.ledger.core.events import FactAdded, FactRemoved
 
 ROOT = Path(__file__).parents[2]
 LOOP, AGENT, NODES, SESSION = "openai_loop", "langchain_agent", "langgraph_nodes", "openai_agents_session"
-EACH = pytest.mark.parametrize("example", [LOOP, AGENT, NODES, SESSION])
+CAPABILITY, PLUGIN = "pydantic_ai_agent", "llm_plugin"
+EACH = pytest.mark.parametrize("example", [LOOP, AGENT, NODES, SESSION, CAPABILITY, PLUGIN])
 THEIRS = ("story", "standin", AGENT)
 """Modules that the examples import from beside them; the tests have a `story` of their own."""
 TRUTH, ERROR = "User lives in Bergen", "User lives in Lisbon"
