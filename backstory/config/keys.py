@@ -83,5 +83,6 @@ class SettingKeys(TypedDict, total=False):
     redis_ttl_seconds: int
     witness: str | None
     proxy_upstream: str | None
+    anthropic_base_url: str | None
     proxy_history: Literal["newest", "all"]
     hooks_leave_out: Sequence[str]

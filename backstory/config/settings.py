@@ -173,6 +173,7 @@ class Settings(BaseModel):
     witness: str | None = None
 
     proxy_upstream: str | None = None
+    anthropic_base_url: str | None = None
     proxy_history: Literal["newest", "all"] = "newest"
 
     hooks_leave_out: Folders = ()
@@ -209,11 +210,12 @@ class Settings(BaseModel):
             destination_of(value)
         return value
 
-    @field_validator("proxy_upstream")
+    @field_validator("proxy_upstream", "anthropic_base_url")
     @classmethod
-    def _is_a_base_url(cls, value: str | None) -> str | None:
+    def _is_a_base_url(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value and not _BASE_URL.fullmatch(value):
-            raise ValueError("it must be the base URL of a server, such as https://api.openai.com/v1")
+            usual = "openai.com/v1" if info.field_name == "proxy_upstream" else "anthropic.com"
+            raise ValueError(f"it must be the base URL of a server, such as https://api.{usual}")
         return value
 
     @field_validator("redis_url")

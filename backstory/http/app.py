@@ -33,8 +33,7 @@ from backstory.http.mcp.deferred import Deferred, Endpoint
 from backstory.http.metrics import Metrics, Timed
 from backstory.http.news import News
 from backstory.http.problems import Unexpected, answer_errors
-from backstory.http.proxy import ANSWER_HEADERS, Proxy
-from backstory.http.proxy import PATH as PROXY_PATH
+from backstory.http.proxy import ANSWER_HEADERS, PROTOCOLS, Proxy
 from backstory.http.routes import changing, events, explaining, home, reading, recording
 from backstory.http.schemas import add_refusals, components
 from backstory.integrations.threads import run_in_thread
@@ -137,9 +136,10 @@ def create_app(
     app.state.answers = answers
     app.state.parts.append(answers.swept())
     app.router.routes.extend(_ROUTES)
-    proxy = Proxy(bs, note=metrics.proxy)
-    app.mount(PROXY_PATH, proxy)
-    app.state.parts.append(contextlib.aclosing(proxy))
+    for protocol in PROTOCOLS:
+        proxy = Proxy(bs, protocol, note=metrics.proxy)
+        app.mount(protocol.path, proxy)
+        app.state.parts.append(contextlib.aclosing(proxy))
     if find_spec("mcp") is not None:
         endpoint = Deferred(lambda: _mcp_endpoint(bs, chosen.limits))
         app.router.routes.append(Route("/mcp", endpoint=endpoint))
@@ -198,6 +198,7 @@ _FREE = frozenset({"/healthz", "/readyz", "/metrics"})
 
 _OPEN = frozenset({"/v1/events", "/v1/extract", "/v1/flush", "/v1/retry", "/v1/verify", "/v1/what-if"})
 _OPEN_FOLDERS: Collection[str] = ("/mcp",)
+_PASSED_ON = tuple(f"{protocol.path}/" for protocol in PROTOCOLS)
 
 
 def _stays_open(path: str) -> bool:
@@ -206,7 +207,7 @@ def _stays_open(path: str) -> bool:
 
 
 def _is_passed_on(path: str) -> bool:
-    return path.startswith(f"{PROXY_PATH}/")
+    return path.startswith(_PASSED_ON)
 
 
 def _report(error: Exception) -> None:

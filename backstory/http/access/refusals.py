@@ -11,6 +11,15 @@ from starlette.responses import Response
 PROBLEM = "application/problem+json"
 
 _OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 404: "invalid_request_error"}
+_ANTHROPIC_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+}
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -47,15 +56,24 @@ def refusal(path: str, status: int, detail: str, headers: Mapping[str, str] | No
     """Return the refusal of a request.
 
     Args:
-        path: The path of the request: DeerFlow's clients and those of OpenAI read other shapes than a problem.
+        path: The path of the request: clients of DeerFlow, Anthropic and OpenAI read other shapes than a problem.
         status: The HTTP status.
         detail: What is wrong, and what to do.
         headers: Further headers.
     """
     if path.startswith("/api/memory"):
         return Response(msgspec.json.encode({"detail": detail}), status, headers, "application/json")
+    if path.startswith("/proxy/anthropic/"):
+        return anthropic_error(status, detail, headers)
     if path.startswith("/proxy/"):
         kind = _OPENAI_TYPES.get(status, "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "error")
         error = {"message": detail, "type": kind, "param": None, "code": None}
         return Response(msgspec.json.encode({"error": error}), status, headers, "application/json")
     return problem_response(Problem(status, HTTPStatus(status).phrase, detail), headers)
+
+
+def anthropic_error(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an error in Anthropic's shape: `{"type": "error", "error": {"type", "message"}}`."""
+    usual = "api_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
+    error = {"type": _ANTHROPIC_TYPES.get(status, usual), "message": message}
+    return Response(msgspec.json.encode({"type": "error", "error": error}), status, headers, "application/json")

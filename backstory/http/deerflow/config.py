@@ -11,6 +11,7 @@ _MANAGER = "backstory.deerflow:BackstoryMemoryManager"
 _MECHANISM = {"enabled", "mode", "injection_enabled", "shutdown_flush_timeout_seconds"}
 """The keys that DeerFlow has beside `backend_config`."""
 _OF_THE_SERVER = {
+    "anthropic_base_url",
     "embedding_base_url",
     "event_store",
     "patterns_dir",

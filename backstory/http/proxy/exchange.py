@@ -15,7 +15,7 @@ import msgspec
 from backstory import checks
 from backstory.home import Backstory
 from backstory.http.proxy.answers.answer import Answer
-from backstory.http.proxy.asked import Asked
+from backstory.http.proxy.protocol.asked import Asked
 from backstory.http.proxy.thread_names import Find, Taken, ThreadNames
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.scope import Scope
@@ -110,8 +110,7 @@ class Exchange:
     @property
     def _is_nothing_but_scaffolding(self) -> bool:
         asked = self._asked
-        goes_on = asked.follows or asked.conversation or asked.calls
-        return bool(asked.cuts) and not goes_on and not any(message.role == "user" for message in self._said)
+        return bool(asked.cuts) and not asked.goes_on and not any(message.role == "user" for message in self._said)
 
     def read(self) -> Context | None:
         """Find the thread, and return the context block; None where memory cannot be read."""
@@ -168,12 +167,13 @@ class Exchange:
     def record_answer(self, answer: Answer, *, interrupted: bool) -> None:
         """Record an answer, with a mark where it was interrupted, or cut since it was too long."""
         metadata = {name: True for name, is_so in (("interrupted", interrupted), ("cut", answer.cut)) if is_so}
-        said = Message("assistant", answer.text, metadata={**metadata, **self._given})
+        text = self._asked.begun + answer.text if answer.text else ""
+        said = Message("assistant", text, metadata={**metadata, **self._given})
         if self._is_known_by_id(answer):
             said = msgspec.structs.replace(said, id=answer.id)
         # Together with what it answers, since the filter may leave it out for that.
         kept = checks.kept_of([*self._asked.messages, said])
-        if answer.text and len(kept) > len(self._said):
+        if text and len(kept) > len(self._said):
             self._record([*self._said, kept[-1]], answered=True)
 
     def note_answer(self, answer: Answer) -> None:
@@ -189,7 +189,7 @@ class Exchange:
 
     def _is_known_by_id(self, answer: Answer) -> bool:
         """Whether the answer is recorded with its id, by which a later request names it instead of sending it."""
-        return self._asked.protocol == "responses" and answer.id is not None and not begin_of_question(self._said)
+        return self._asked.names_answers and answer.id is not None and not begin_of_question(self._said)
 
     def _record(self, kept: Sequence[Kept], *, answered: bool = False) -> None:
         if self._is_nothing_but_scaffolding:

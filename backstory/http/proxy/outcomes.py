@@ -28,6 +28,8 @@ class MemoryOutcome(StrEnum):
     """The body is larger than is read."""
     TITLE = "title"
     """The request asks for the title of a conversation, or for another thing about one. Nothing is recorded."""
+    SIDE = "side"
+    """A harness asks for itself: a sub-agent, a summary of the conversation, a probe. Nothing is recorded."""
     OFF = "off"
     """The client has switched memory off for this request."""
     DISABLED = "disabled"

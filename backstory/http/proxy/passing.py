@@ -11,9 +11,9 @@ from typing import NamedTuple, Protocol
 import httpx
 from starlette.types import Message, Receive, Scope, Send
 
-from backstory.http.proxy.errors import error_response
 from backstory.http.proxy.headers import Headers, to_client
 from backstory.http.proxy.outcomes import AnswerOutcome
+from backstory.http.proxy.protocol.protocol import ErrorShape
 from backstory.http.proxy.refusing import Again
 from backstory.http.proxy.upstream import Upstream
 
@@ -136,6 +136,7 @@ async def pass_on(
     send: Send,
     listener: Listener,
     *,
+    error: ErrorShape,
     again: Again | None = None,
 ) -> AnswerOutcome:
     """Send a request, and pass its answer on.
@@ -146,6 +147,7 @@ async def pass_on(
         incoming: The request as it came in.
         send: Sends to the client.
         listener: Hears the answer.
+        error: Makes the answer where the upstream gives none.
         again: The request to send where this one is refused.
 
     Returns:
@@ -155,7 +157,7 @@ async def pass_on(
         AnswerBrokeOffError: The upstream broke off in the middle.
     """
     hung_up = asyncio.ensure_future(incoming.hung_up())
-    passing = asyncio.ensure_future(_pass_on(_ask(upstream, request, again), incoming, send, listener))
+    passing = asyncio.ensure_future(_pass_on(_ask(upstream, request, again), incoming, send, listener, error))
     try:
         await asyncio.wait({hung_up, passing}, return_when=asyncio.FIRST_COMPLETED)
         # With the last byte of an answer the server says that the client is gone.
@@ -169,18 +171,20 @@ async def pass_on(
         listener.break_off()
 
 
-async def _pass_on(asking: Awaitable[_Answered], incoming: Incoming, send: Send, listener: Listener) -> AnswerOutcome:
+async def _pass_on(
+    asking: Awaitable[_Answered], incoming: Incoming, send: Send, listener: Listener, error: ErrorShape
+) -> AnswerOutcome:
     try:
         answered = await asking
     except ConnectionError:
         return AnswerOutcome.HUNG_UP
     except httpx.TimeoutException:
-        answer = error_response(504, "upstream_timeout", "the model server did not answer in time: try again later")
+        answer = error(504, "upstream_timeout", "the model server did not answer in time: try again later")
         outcome = AnswerOutcome.TIMEOUT
     except (httpx.HTTPError, httpx.InvalidURL):
         # The texts of these errors may quote headers, and so the caller's key.
         message = "the model server behind this proxy cannot be reached, or closed the connection: try again later"
-        answer = error_response(502, "upstream_unreachable", message)
+        answer = error(502, "upstream_unreachable", message)
         outcome = AnswerOutcome.UNREACHABLE
     else:
         return await _relay(answered, incoming, send, listener)

@@ -15,19 +15,19 @@ from starlette.types import Receive, Scope, Send
 
 from backstory.home import Backstory
 from backstory.http.access.callers import Caller, Right
-from backstory.http.proxy.answers.readers import Protocol
-from backstory.http.proxy.asked import Asked, UnreadableRequestError, inflated, read_request
-from backstory.http.proxy.errors import error_response
 from backstory.http.proxy.exchange import Client, Exchange, Memories
-from backstory.http.proxy.headers import header, to_upstream
+from backstory.http.proxy.headers import Headers, header, to_upstream
+from backstory.http.proxy.openai.protocol import OPENAI
 from backstory.http.proxy.outcomes import AnswerOutcome, MemoryOutcome, Note, Outcomes
 from backstory.http.proxy.passing import AnswerBrokeOffError, Incoming, Listener, break_off_quietly, pass_on
+from backstory.http.proxy.protocol.asked import Asked, UnreadableRequestError, inflated
+from backstory.http.proxy.protocol.protocol import Endpoint, Protocol
 from backstory.http.proxy.recorder import Recorder, Silent
 from backstory.http.proxy.recordings import Recordings, done_within
 from backstory.http.proxy.refusing import Again, Otherwise, refuses_system
 from backstory.http.proxy.request_headers import UnknownValueError, hint_of, wishes_of
 from backstory.http.proxy.thread_names import ThreadNames
-from backstory.http.proxy.upstream import Upstream, upstream_of
+from backstory.http.proxy.upstream import Upstream
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import NotFoundError, ScopeError
@@ -38,12 +38,6 @@ from backstory.projections.context import Context
 
 _log = logging.getLogger(__name__)
 
-PATH = "/proxy/v1"
-"""The path under which the proxy is mounted."""
-
-_CONVERSATION = re.compile(r"(?:/openai(?:/v1|/deployments/[^/]+)?)?/(chat/completions|responses)")
-"""OpenAI's paths, and those of Azure OpenAI."""
-_PROTOCOLS: dict[str, Protocol] = {"chat/completions": "chat", "responses": "responses"}
 _MOST_BYTES = 64 * 2**20
 """The largest body that is read; one with more is forwarded as it comes, without memory."""
 _SMALL_BYTES = 64 * 2**10
@@ -58,15 +52,16 @@ _SEPARATOR = re.compile(r"[/\\]")
 class Proxy:
     """ASGI application that forwards requests to a model server, with memory in them, and records what is said.
 
-    Mount it at `/proxy/v1`, behind a middleware that puts the caller into `request.state.caller`. Close it before the
-    home.
+    Mount it at the path of its protocol, behind a middleware that puts the caller into `request.state.caller`. Close it
+    before the home.
 
     Attributes:
         outcomes: Counts of what memory did, and of what became of the answers.
 
     Args:
         home: An open home.
-        upstream: Where requests are forwarded to; as configured by default (`upstream_of`).
+        protocol: The protocol that it speaks.
+        upstream: Where requests are forwarded to; as configured by default.
         names: Names the threads.
         note: Gets each outcome, for metrics.
         read_seconds: How long a request waits for memory to be read; then it is forwarded without.
@@ -76,6 +71,7 @@ class Proxy:
     def __init__(
         self,
         home: Backstory,
+        protocol: Protocol = OPENAI,
         *,
         upstream: Upstream | None = None,
         names: ThreadNames | None = None,
@@ -85,7 +81,8 @@ class Proxy:
     ) -> None:
         self.outcomes = Outcomes(note)
         self._home = home
-        self._upstream = upstream or Upstream(upstream_of(home.config.settings, os.environ))
+        self._protocol = protocol
+        self._upstream = upstream or Upstream(protocol.upstream(home.config.settings, os.environ))
         self._memories = Memories(home, names or ThreadNames())
         self._recordings = Recordings()
         self._read_seconds = read_seconds
@@ -103,25 +100,26 @@ class Proxy:
             await send({"type": "websocket.close", "code": 1008, "reason": "not supported"})
             return
         incoming = Incoming(scope, receive)
-        target = _target(scope)
+        protocol = self._protocol
+        target = _target(scope, protocol.path)
         if target is None:
-            response = error_response(404, "not_found", f"there is nothing here: use {PATH}/chat/completions")
+            response = protocol.error(404, "not_found", f"there is nothing here: use {protocol.path}{protocol.usual}")
             await response(scope, receive, send)
             return
-        if self._upstream.is_at(scope.get("server"), PATH):
+        if self._upstream.is_at(scope.get("server"), protocol.path):
             message = (
-                f"{self._upstream.base_url} is this proxy itself: set proxy_upstream to the address of the model server"
+                f"{self._upstream.base_url} is this proxy itself: set {protocol.upstream_key} to the address of the "
+                "model server"
             )
-            await error_response(502, "upstream_is_this_proxy", message)(scope, receive, send)
+            await protocol.error(502, "upstream_is_this_proxy", message)(scope, receive, send)
             return
-        talk = _CONVERSATION.fullmatch(target[0]) if scope["method"] == "POST" else None
-        protocol = None if talk is None else _PROTOCOLS[talk[1]]
+        endpoint = protocol.endpoint(target[0]) if scope["method"] == "POST" else None
         try:
-            if protocol is None:
+            if endpoint is None:
                 self.outcomes.memory_was(MemoryOutcome.OTHER_PATH)
                 await self._forward(scope, incoming, send, target, Silent(MemoryOutcome.OTHER_PATH))
             else:
-                await self._converse(scope, incoming, send, target, protocol)
+                await self._converse(scope, incoming, send, target, endpoint)
         except ConnectionError:
             self.outcomes.answer_was(AnswerOutcome.HUNG_UP)
 
@@ -133,12 +131,12 @@ class Proxy:
     # With memory.
 
     async def _converse(
-        self, scope: Scope, incoming: Incoming, send: Send, target: tuple[str, bytes], protocol: Protocol
+        self, scope: Scope, incoming: Incoming, send: Send, target: tuple[str, bytes], endpoint: Endpoint
     ) -> None:
         caller = _caller(scope)
         found: tuple[Asked, Exchange] | MemoryOutcome | Response
         try:
-            found = await self._exchange_of(caller, scope, incoming, protocol)
+            found = await self._exchange_of(caller, scope, incoming, endpoint)
         except ConnectionError:
             raise
         except Exception as error:  # noqa: BLE001 a fault of ours must not break an answer
@@ -165,7 +163,7 @@ class Proxy:
             self.outcomes.memory_was(outcome)
             recorder = Recorder(
                 exchange,
-                protocol,
+                endpoint.answers,
                 outcome,
                 self._recordings,
                 reading=reading,
@@ -194,7 +192,7 @@ class Proxy:
         return body, Otherwise(otherwise, lambda: self._without_system.put(asked.model, True))
 
     async def _exchange_of(
-        self, caller: Caller, scope: Scope, incoming: Incoming, protocol: Protocol
+        self, caller: Caller, scope: Scope, incoming: Incoming, endpoint: Endpoint
     ) -> tuple[Asked, Exchange] | MemoryOutcome | Response:
         """Return the request and its memory; or why there is none, or the answer to a caller who may not see it."""
         if not self._home.config.settings.enabled:
@@ -203,18 +201,18 @@ class Proxy:
         try:
             wishes = wishes_of(headers)
         except UnknownValueError as error:
-            return error_response(400, "invalid_header", str(error))
+            return self._protocol.error(400, "invalid_header", str(error))
         if wishes.mode == "off":
             return MemoryOutcome.OFF
         body = await incoming.read(_MOST_BYTES)
         if body is None:
             return MemoryOutcome.TOO_LARGE
         try:
-            asked = await self._asked(protocol, body, header(headers, b"content-encoding"))
+            asked = await self._asked(endpoint, body, headers)
         except UnreadableRequestError:
             return MemoryOutcome.UNREADABLE
-        if asked.asks_for_title:
-            return MemoryOutcome.TITLE
+        if asked.aside is not None:
+            return MemoryOutcome(asked.aside)
         user = header(headers, b"x-backstory-user") or asked.user or caller.own_user
         if user is None and caller.sees(asked.safety_identifier):
             # Last of all, since it is made for the upstream; often it is a digest.
@@ -224,7 +222,8 @@ class Proxy:
         try:
             owner = caller.scope(user, header(headers, b"x-backstory-agent") or None)
         except NotFoundError:
-            return error_response(404, "memory_not_found", "this token does not cover the user that the request names")
+            message = "this token does not cover the user that the request names"
+            return self._protocol.error(404, "memory_not_found", message)
         except ScopeError:
             return MemoryOutcome.INVALID_NAME
         client = Client(
@@ -237,16 +236,18 @@ class Proxy:
         records = wishes.mode == "record" and await self._may_record(caller, owner)
         return asked, Exchange(self._memories, owner, asked, client, records=records)
 
-    async def _asked(self, protocol: Protocol, body: bytes, encoding: str) -> Asked:
+    async def _asked(self, endpoint: Endpoint, body: bytes, headers: Headers) -> Asked:
         """Read a request, in a worker thread where that may take long.
 
         Raises:
             UnreadableRequestError: It cannot be read.
         """
         scaffolding = self._memories.scaffolding
+        encoding = header(headers, b"content-encoding")
 
         def read() -> Asked:
-            return read_request(protocol, inflated(body, encoding, _MOST_BYTES), scaffolding)
+            plain = inflated(body, encoding, _MOST_BYTES)
+            return endpoint.read(plain, lambda name: header(headers, name.encode()), scaffolding)
 
         return read() if len(body) <= _SMALL_BYTES and not encoding else await run_in_thread(read)
 
@@ -310,11 +311,13 @@ class Proxy:
                 again = Again(otherwise, lambda body: self._upstream.request(scope["method"], path, headers, body))
         except (httpx.InvalidURL, UnicodeDecodeError):
             listener.break_off()
-            message = "the address cannot be forwarded: use the paths of the OpenAI protocol"
-            await error_response(400, "invalid_path", message)(scope, incoming.nothing, send)
+            message = f"the address cannot be forwarded: use the paths of {self._protocol.name}'s protocol"
+            await self._protocol.error(400, "invalid_path", message)(scope, incoming.nothing, send)
             return
         try:
-            outcome = await pass_on(self._upstream, request, incoming, send, listener, again=again)
+            outcome = await pass_on(
+                self._upstream, request, incoming, send, listener, error=self._protocol.error, again=again
+            )
         except AnswerBrokeOffError as error:
             self.outcomes.answer_was(AnswerOutcome.BROKEN_OFF)
             _log.warning("%s %s: %s", scope["method"], target[0], error)
@@ -327,10 +330,10 @@ class Proxy:
         self.outcomes.answer_was(outcome)
 
 
-def _target(scope: Scope) -> tuple[str, bytes] | None:
+def _target(scope: Scope, mounted: str) -> tuple[str, bytes] | None:
     """Return what follows the proxy's own path, decoded and as it came; None for what must not be forwarded."""
     raw = scope.get("raw_path") or scope["path"].encode()
-    _, found, rest = raw.partition(PATH.encode())
+    _, found, rest = raw.partition(mounted.encode())
     try:
         path = unquote(rest.decode("ascii"))
     except UnicodeDecodeError:

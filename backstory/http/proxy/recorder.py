@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from backstory.http.proxy.answers.readers import AnswerReader, Protocol, reader_of
+from backstory.http.proxy.answers.readers import AnswerForm, AnswerReader, reader_of
 from backstory.http.proxy.exchange import Exchange
 from backstory.http.proxy.headers import Headers
 from backstory.http.proxy.outcomes import MemoryOutcome
@@ -69,7 +69,7 @@ class Recorder:
 
     Args:
         exchange: The memory of the request.
-        protocol: The protocol of the request.
+        form: How its answer is read.
         outcome: What memory did for it.
         recordings: Where recordings are under way.
         reading: The reading of memory, which may still be under way; None where it was skipped.
@@ -79,7 +79,7 @@ class Recorder:
     def __init__(
         self,
         exchange: Exchange,
-        protocol: Protocol,
+        form: AnswerForm,
         outcome: MemoryOutcome,
         recordings: Recordings,
         *,
@@ -87,7 +87,7 @@ class Recorder:
         patience: float,
     ) -> None:
         self._exchange = exchange
-        self._protocol = protocol
+        self._form = form
         self._outcome = outcome
         self._recordings = recordings
         self._patience = patience
@@ -108,9 +108,7 @@ class Recorder:
     def begin(self, status: int, headers: Mapping[str, str]) -> Headers:
         """Find out how to read a response; return headers that name the thread and say what memory did."""
         if status in _GOOD:
-            self._reader = reader_of(
-                self._protocol, headers.get("content-type", ""), headers.get("content-encoding", "")
-            )
+            self._reader = reader_of(self._form, headers.get("content-type", ""), headers.get("content-encoding", ""))
         named = self._exchange.thread
         exchange = self._exchange
         added = [(b"x-backstory-memory", self._outcome.value.encode())]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
-from backstory.http.proxy.asked import Asked
+from backstory.http.proxy.protocol.asked import Asked
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import Scope
@@ -74,7 +74,7 @@ class ThreadNames:
             again: Whether the client says that it tries the request again.
             find: Looks for the thread in the recorded turns; None where they cannot be read.
         """
-        name = named or asked.conversation or self._known_by_id(scope, asked)
+        name = named or asked.conversation or asked.session or self._known_by_id(scope, asked)
         found: Sequence[tuple[str, Place | None]] = ()
         if name is None and asked.follows is not None:
             found = () if find is None else find(())

@@ -5,16 +5,13 @@ from __future__ import annotations
 import functools
 import logging
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextvars import ContextVar
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 
 import httpx
 
-from backstory.config.settings import Settings
 from backstory.http.proxy.headers import Headers
-
-DEFAULT_UPSTREAM = "https://api.openai.com/v1"
 
 _TIMEOUT = httpx.Timeout(600, connect=10, pool=10)
 _LIMITS = httpx.Limits(max_connections=1_000, max_keepalive_connections=100)
@@ -31,16 +28,6 @@ class _HideForwarded(logging.Filter):
 
 
 _hide_forwarded = _HideForwarded()
-
-
-def upstream_of(settings: Settings, environ: Mapping[str, str]) -> str:
-    """Return the base URL that requests are forwarded to.
-
-    Args:
-        settings: The configuration, with `proxy_upstream`.
-        environ: The environment, with `OPENAI_BASE_URL`.
-    """
-    return (settings.proxy_upstream or environ.get("OPENAI_BASE_URL", "").strip() or DEFAULT_UPSTREAM).rstrip("/")
 
 
 class Upstream:

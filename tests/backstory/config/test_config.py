@@ -177,6 +177,7 @@ DEFAULTS: dict[str, object] = {
     "redis_ttl_seconds": 1800,
     "witness": None,
     "proxy_upstream": None,
+    "anthropic_base_url": None,
     "proxy_history": "newest",
     "hooks_leave_out": (),
 }
@@ -205,10 +206,11 @@ def yaml(path: Path, text: str) -> Path:
 # Who says what.
 
 
+@pytest.mark.parametrize("key", ["proxy_upstream", "anthropic_base_url"])
 @pytest.mark.parametrize("address", ["server.example/v1", "ftp://a/v1", "http://", "https://a/v1?key=k", "http://a b"])
-def test_an_upstream_that_is_no_base_url_is_refused_without_being_shown(address: str) -> None:
-    message = refusal({"proxy_upstream": address})
-    assert "proxy_upstream is …" in message
+def test_an_upstream_that_is_no_base_url_is_refused_without_being_shown(address: str, key: str) -> None:
+    message = refusal({key: address})
+    assert f"{key} is …" in message
     assert address not in message
 
 
@@ -220,9 +222,17 @@ def test_the_defaults_are_the_documented_ones() -> None:
     assert {*DEFAULTS} == {*Settings.model_fields}
 
 
-def test_every_key_but_six_is_in_a_table_of_values() -> None:
+def test_every_key_but_seven_is_in_a_table_of_values() -> None:
     tables = (RANGES, LOWEST, CHOICES, SWITCHES, LISTS, TEXTS)
-    in_none = {"categories", "hooks_leave_out", "max_facts", "model", "proxy_upstream", "redis_url"}
+    in_none = {
+        "anthropic_base_url",
+        "categories",
+        "hooks_leave_out",
+        "max_facts",
+        "model",
+        "proxy_upstream",
+        "redis_url",
+    }
     assert sorted(key for table in tables for key in table) == sorted({*DEFAULTS} - in_none)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from fakes import open_home
-from served import FACT, Served, served
-from upstreams import StandIn, completion
+from served import FACT, Served, served, served_to_anthropic
+from upstreams import StandIn, completion, message
 
 from backstory import Backstory
 
@@ -29,4 +29,12 @@ def upstream() -> Iterator[StandIn]:
 @pytest.fixture
 def proxy(home: Backstory, upstream: StandIn) -> Iterator[Served]:
     with served(home, upstream.base_url) as one:
+        yield one
+
+
+@pytest.fixture
+def claude(home: Backstory, upstream: StandIn) -> Iterator[Served]:
+    """A proxy to Anthropic's clients."""
+    upstream.then(message("You live in Bergen."))
+    with served_to_anthropic(home, upstream.base_url) as one:
         yield one

@@ -19,6 +19,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from backstory import Backstory
 from backstory.http.access.callers import LOCAL, Caller
+from backstory.http.proxy.anthropic.protocol import ANTHROPIC
+from backstory.http.proxy.openai.protocol import OPENAI
+from backstory.http.proxy.protocol.protocol import Protocol
 from backstory.http.proxy.proxy import Proxy
 from backstory.http.proxy.thread_names import ThreadNames
 from backstory.http.proxy.upstream import Upstream
@@ -63,6 +66,20 @@ class Served:
             body["user"] = user
         return self.post(json=body, headers={name.replace("_", "-"): value.encode() for name, value in headers.items()})
 
+    def ask(self, *said: str, user: str | None = "ada", stream: bool = False, **headers: str) -> httpx.Response:
+        """Ask Anthropic's way with a conversation of a user and an agent in turn."""
+        messages = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(said)]
+        return self.messages(messages, user=user, headers=headers, **({"stream": True} if stream else {}))
+
+    def messages(
+        self, messages: Any, *, user: str | None = "ada", headers: dict[str, str] | None = None, **fields: object
+    ) -> httpx.Response:
+        """Ask Anthropic's way with messages."""
+        whose = {} if user is None else {"metadata": {"user_id": user}}
+        body = {"model": "m", "max_tokens": 100, **whose, "messages": messages, **fields}
+        spelled = {name.replace("_", "-"): value.encode() for name, value in (headers or {}).items()}
+        return self.post("/v1/messages", json=body, headers=spelled)
+
     def turns(self, user: str = "ada", agent: str | None = None) -> dict[str, list[str]]:
         """What stands in each thread of a user."""
         memory = self.home.memory(user, agent)
@@ -86,14 +103,25 @@ class Served:
         raise TimeoutError("it never happened")
 
 
+def served_to_anthropic(home: Backstory, upstream: str, caller: Caller = LOCAL, **options: Any) -> Any:
+    """Serve a proxy to Anthropic's clients, whose paths begin with the version."""
+    return served(home, upstream.removesuffix("/v1"), caller, protocol=ANTHROPIC, **options)
+
+
 @contextlib.contextmanager
 def served(
-    home: Backstory, upstream: str, caller: Caller = LOCAL, *, first: int = 1, **options: Any
+    home: Backstory,
+    upstream: str,
+    caller: Caller = LOCAL,
+    *,
+    protocol: Protocol = OPENAI,
+    first: int = 1,
+    **options: Any,
 ) -> Iterator[Served]:
     """Serve a proxy; threads are named thread-1, thread-2, … or from another number on."""
     numbers = itertools.count(first)
     names = ThreadNames(lambda: f"thread-{next(numbers)}")
-    proxy = Proxy(home, upstream=Upstream(upstream), names=names, **options)
+    proxy = Proxy(home, protocol, upstream=Upstream(upstream), names=names, **options)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> Any:
@@ -101,7 +129,7 @@ def served(
         await proxy.aclose()
 
     app = FastAPI(lifespan=lifespan)
-    app.mount("/proxy/v1", proxy)
+    app.mount(protocol.path, proxy)
     config = uvicorn.Config(
         _WithCaller(app, caller), host="127.0.0.1", port=0, log_level="critical", ws="none", loop="asyncio"
     )
@@ -116,7 +144,7 @@ def served(
     thread.start()
     try:
         with httpx.Client(timeout=PATIENCE, trust_env=False) as client:
-            yield Served(proxy, f"http://127.0.0.1:{port}/proxy/v1", home, client)
+            yield Served(proxy, f"http://127.0.0.1:{port}{protocol.path}", home, client)
     finally:
         server.should_exit = True
         thread.join(PATIENCE)

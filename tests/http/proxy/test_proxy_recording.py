@@ -24,7 +24,7 @@ from upstreams import (
 )
 
 from backstory.checks import kept_of
-from backstory.http.proxy.asked import read_request
+from backstory.http.proxy.openai.requests import read_request
 from backstory.http.proxy.thread_names import ThreadNames
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.text.scaffolding import load_scaffolding

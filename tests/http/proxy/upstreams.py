@@ -109,6 +109,47 @@ def response_stream(*words: str, key: str = "resp_1", **options: Any) -> Answer:
     return events(*[b"event: %s\n" % str(one["type"]).encode() + event(one) for one in (begun, *said, done)], **options)
 
 
+def message(*blocks: str | dict[str, object], reason: str = "end_turn", key: str = "msg_1") -> Answer:
+    """An answer of Anthropic's protocol."""
+    content = [{"type": "text", "text": block} if isinstance(block, str) else block for block in blocks]
+    return document({**_message(key), "content": content, "stop_reason": reason})
+
+
+def _message(key: str) -> dict[str, object]:
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    head = {"id": key, "type": "message", "role": "assistant", "model": "m", "content": []}
+    return {**head, "stop_reason": None, "stop_sequence": None, "usage": usage}
+
+
+def named(kind: str, **fields: object) -> bytes:
+    """An event of Anthropic's protocol."""
+    return b"event: %s\n" % kind.encode() + event({"type": kind, **fields})
+
+
+def block_events(index: int, kind: str, *deltas: str, **fields: object) -> list[bytes]:
+    """The events of a block: of text, of thinking, or of a call of a tool."""
+    name = {"text": "text", "thinking": "thinking"}.get(kind, "partial_json")
+    delta_kind = {"text": "text_delta", "thinking": "thinking_delta"}.get(kind, "input_json_delta")
+    begun = {"type": kind, **({name: ""} if kind in ("text", "thinking") else {"input": {}}), **fields}
+    said = [named("content_block_delta", index=index, delta={"type": delta_kind, name: delta}) for delta in deltas]
+    return [
+        named("content_block_start", index=index, content_block=begun),
+        *said,
+        named("content_block_stop", index=index),
+    ]
+
+
+def message_events(*blocks: list[bytes], reason: str = "end_turn", key: str = "msg_1") -> list[bytes]:
+    """The events of a whole message, of its blocks' events."""
+    end = named("message_delta", delta={"stop_reason": reason, "stop_sequence": None}, usage={"output_tokens": 1})
+    inner = [part for block in blocks for part in block]
+    return [named("message_start", message=_message(key)), named("ping"), *inner, end, named("message_stop")]
+
+
+def message_stream(*words: str, reason: str = "end_turn", key: str = "msg_1", **options: Any) -> Answer:
+    return events(*message_events(block_events(0, "text", *words), reason=reason, key=key), **options)
+
+
 Behaviour = Answer | Callable[[Request], Answer]
 
 

@@ -1,4 +1,4 @@
-"""Readers of answers: a stream of events or a whole JSON document, of both protocols.
+"""Readers of answers: a stream of events or a whole JSON document, of any protocol.
 
 Of several choices only the first is read. What is kept of an answer is bounded.
 """
@@ -6,19 +6,33 @@ Of several choices only the first is read. What is kept of an answer is bounded.
 from __future__ import annotations
 
 import zlib
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol as Interface
 
 import msgspec
 
 from backstory.http.proxy.answers import answer
 from backstory.http.proxy.answers.answer import Answer
-from backstory.http.proxy.answers.chat import ChatEvents, completion_of
-from backstory.http.proxy.answers.responses import ResponseEvents, response_of
 from backstory.http.proxy.answers.sse import EventSplitter
 
-Protocol = Literal["chat", "responses"]
-"""Chat completions, or the Responses API."""
+
+class Events(Interface):
+    """Puts the answer of a stream together."""
+
+    def take(self, data: bytes) -> bool:
+        """Take the data of an event; return whether it is the end of the answer."""
+
+    def answer(self) -> Answer:
+        """Return what was said up to now."""
+
+
+@dataclass(frozen=True)
+class AnswerForm:
+    """How the answers of a path are read: a stream by its events, or a whole document."""
+
+    events: Callable[[], Events]
+    document: Callable[[Mapping[str, object]], Answer]
 
 
 class AnswerReader(Interface):
@@ -37,20 +51,20 @@ class AnswerReader(Interface):
         """Return what was read up to now."""
 
 
-def reader_of(protocol: Protocol, content_type: str, encoding: str) -> AnswerReader | None:
+def reader_of(form: AnswerForm, content_type: str, encoding: str) -> AnswerReader | None:
     """Return a reader for a response; None where its type or its compression cannot be read.
 
     Args:
-        protocol: The protocol of the request.
+        form: How the answers of the request's path are read.
         content_type: The type of the response's content.
         encoding: How it is compressed.
     """
     kind = content_type.partition(";")[0].strip().lower()
     reader: AnswerReader
     if kind == "text/event-stream":
-        reader = _Stream(ChatEvents() if protocol == "chat" else ResponseEvents())
+        reader = _Stream(form.events())
     elif kind == "application/json":
-        reader = _Document(protocol)
+        reader = _Document(form.document)
     else:
         return None
     if encoding.strip().lower() in ("", "identity"):
@@ -58,20 +72,10 @@ def reader_of(protocol: Protocol, content_type: str, encoding: str) -> AnswerRea
     return _Inflated(reader) if encoding.strip().lower() in ("gzip", "x-gzip", "deflate") else None
 
 
-class _Events(Interface):
-    """Puts the answer of one protocol together."""
-
-    def take(self, data: bytes) -> bool:
-        """Take the data of an event; return whether it is the end of the answer."""
-
-    def answer(self) -> Answer:
-        """Return what was said up to now."""
-
-
 class _Stream:
     """Reads an answer that comes as events."""
 
-    def __init__(self, events: _Events) -> None:
+    def __init__(self, events: Events) -> None:
         self.over = False
         self._events = events
         self._failed = False
@@ -94,9 +98,9 @@ class _Stream:
 class _Document:
     """Reads an answer that comes whole."""
 
-    def __init__(self, protocol: Protocol) -> None:
+    def __init__(self, read: Callable[[Mapping[str, object]], Answer]) -> None:
         self.over = False
-        self._read = completion_of if protocol == "chat" else response_of
+        self._read = read
         self._bytes = bytearray()
         self._lost = False
 

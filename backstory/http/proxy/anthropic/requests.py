@@ -1,0 +1,198 @@
+"""Requests of Anthropic's protocol: messages, and where a context block stands in them.
+
+What stands is a block of `system` of its own, directly before the block with the caller's last cache mark: so it lies
+within what the caller caches, and what other marks cache stays. What was found stands at the end of the newest
+question, behind the caller's marks there: the request's bytes up to the question are the caller's, and are cached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from backstory.http.proxy.anthropic.whose import is_of_harness, session_in, user_in
+from backstory.http.proxy.protocol.asked import Aside, Asked, UnreadableRequestError, reading
+from backstory.http.proxy.protocol.body import Fields, bare_parts, fields_of, items_of, raw, value_of
+from backstory.http.proxy.protocol.said import Item, asks_for_title, heard, texts_of
+from backstory.integrations.prompt_block import text_with_block, without_block
+from backstory.ledger.text.scaffolding import Scaffolding
+
+_MARK = "cache_control"
+_NULL = b"null"
+_MOST_BEHIND = 12
+"""Blocks behind a question up to which what was found stays with it.
+
+From its marks a cache looks back over 20 blocks. The next question is without what this one found, so the mark on this
+one is the last that holds, and has to be within sight.
+"""
+
+
+class MessagesAsked(Asked, frozen=True, kw_only=True):
+    """A request of Anthropic's protocol."""
+
+    def changed(self, standing: str, found: str, *, in_question: bool) -> Fields:  # noqa: ARG002 there is `system`
+        """Return the fields of the body with a block; the same ones where nothing changes."""
+        fields = _with_found(self.fields, found) if found else self.fields
+        return _with_standing(fields, standing)
+
+
+def read_request(body: bytes, header: Callable[[str], str], scaffolding: Scaffolding) -> Asked:
+    """Read a request.
+
+    Args:
+        body: Its body, as plain JSON.
+        header: Returns the value of a header of it.
+        scaffolding: What is taken out of its messages.
+
+    Raises:
+        UnreadableRequestError: The body is no JSON object, is nested too deep, or holds no conversation.
+    """
+    with reading():
+        fields = fields_of(body)
+        items, begun = _without_beginning(_items(fields))
+        said = heard(items, scaffolding)
+        user_id = _user_id(fields)
+        return MessagesAsked(
+            fields=fields,
+            messages=said.messages,
+            user=user_in(user_id),
+            skipped=said.unreadable,
+            calls=tuple(dict.fromkeys(_calls(items))),
+            session=session_in(user_id, header),
+            begun=begun,
+            cuts=said.cuts,
+            aside=_aside(items, fields, header, scaffolding),
+        )
+
+
+def _items(fields: Fields) -> Sequence[Item]:
+    sent = value_of(fields, "messages")
+    if not isinstance(sent, list) or not all(isinstance(item, dict) for item in sent):
+        raise UnreadableRequestError("no list of messages")
+    return sent
+
+
+def _without_beginning(items: Sequence[Item]) -> tuple[Sequence[Item], str]:
+    """Return the messages without the beginning of the answer, and its text."""
+    if not items or items[-1].get("role") != "assistant":
+        return items, ""
+    return items[:-1], "".join(texts_of(items[-1].get("content")))
+
+
+def _aside(
+    items: Iterable[Item], fields: Fields, header: Callable[[str], str], scaffolding: Scaffolding
+) -> Aside | None:
+    # An answer of one token is none: so clients ask what is left of a quota, or warm a cache.
+    if is_of_harness(header) or value_of(fields, "max_tokens") in (0, 1):
+        return "side"
+    return "title" if asks_for_title(items, value_of(fields, "system"), scaffolding) else None
+
+
+def _user_id(fields: Fields) -> str | None:
+    metadata = value_of(fields, "metadata")
+    user_id = metadata.get("user_id") if isinstance(metadata, Mapping) else None
+    return user_id if isinstance(user_id, str) and user_id else None
+
+
+def _calls(items: Sequence[Item]) -> Iterator[str]:
+    """Yield the ids of the calls of tools, the newest first."""
+    for item in reversed(items):
+        for block in _blocks(item.get("content")):
+            name = {"tool_result": "tool_use_id", "tool_use": "id"}.get(str(block.get("type")), "")
+            if isinstance(key := block.get(name), str) and key:
+                yield key
+
+
+def _blocks(content: object) -> Iterator[Item]:
+    yield from (block for block in (content if isinstance(content, list) else ()) if isinstance(block, dict))
+
+
+# The context block.
+
+
+def _with_standing(fields: Fields, standing: str) -> Fields:
+    """Put what stands into `system`; other blocks of it keep their bytes."""
+    content = value_of(fields, "system")
+    if content is None:
+        return {**fields, "system": raw(standing)} if standing else fields
+    if isinstance(content, str):
+        text = text_with_block(content, standing)
+        return fields if text == content else {**fields, "system": raw(text)}
+    if not isinstance(content, list):
+        raise UnreadableRequestError("a system prompt of an unknown type")
+    before = items_of(fields["system"])
+    parts = list(bare_parts(content, before))
+    if standing:
+        parts.insert(_last_mark(parts), _block(standing))
+    return fields if parts == before else {**fields, "system": raw(parts)}
+
+
+def _last_mark(parts: Sequence[Raw]) -> int:
+    """Return the index of the last part with a cache mark; where there is none, that of the end."""
+    return next((n for n in range(len(parts) - 1, -1, -1) if _is_given(fields_of(parts[n]), _MARK)), len(parts))
+
+
+def _with_found(fields: Fields, found: str) -> Fields:
+    """Put what was found behind the newest question; the same fields where it has no place there."""
+    messages = items_of(fields["messages"])
+    question = _newest_question(messages)
+    if question is None:
+        return fields
+    automatic = _is_given(fields, _MARK)
+    if question.behind > _MOST_BEHIND and (automatic or question.marked):
+        return fields
+    message = fields_of(messages[question.place])
+    parts = _parts(message)
+    if not parts:
+        return fields
+    if automatic and question.place == len(messages) - 1:
+        # It stands for a mark on the last block, which would be the one with what was found.
+        last = fields_of(parts[-1])
+        parts[-1] = parts[-1] if _is_given(last, _MARK) else raw({**last, _MARK: fields[_MARK]})
+        fields = {name: value for name, value in fields.items() if name != _MARK}
+    messages[question.place] = raw({**message, "content": [*parts, _block(found)]})
+    return {**fields, "messages": raw(messages)}
+
+
+class _Question(NamedTuple):
+    """The place of a question, how many blocks are behind it, and whether it or one of them has a cache mark."""
+
+    place: int
+    behind: int
+    marked: bool
+
+
+def _newest_question(messages: Sequence[Raw]) -> _Question | None:
+    """Find the newest message of the user that holds no result of a tool."""
+    behind, marked = 0, False
+    for place in range(len(messages) - 1, -1, -1):
+        message = msgspec.json.decode(messages[place])
+        content = message.get("content")
+        blocks = list(_blocks(content))
+        marked = marked or any(block.get(_MARK) is not None for block in blocks)
+        if message.get("role") == "user" and not any(block.get("type") == "tool_result" for block in blocks):
+            return _Question(place, behind, marked)
+        behind += max(1, len(blocks))
+    return None
+
+
+def _parts(message: Fields) -> list[Raw]:
+    """Return the blocks of a message without an earlier context block."""
+    content = value_of(message, "content")
+    if isinstance(content, str):
+        text = without_block(content)
+        return [_block(text)] if text.strip() else []
+    if not isinstance(content, list):
+        raise UnreadableRequestError("a question of an unknown type")
+    return list(bare_parts(content, items_of(message["content"])))
+
+
+def _block(text: str) -> Raw:
+    return raw({"type": "text", "text": text})
+
+
+def _is_given(fields: Fields, name: str) -> bool:
+    return bytes(fields.get(name, _NULL)) != _NULL
