@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.log.store import KeepsFiles, TellsChanges
-from backstory.ledger.log.store.changes import LogState, log_states
+from backstory.ledger.engines.changes import LogState, log_states
+from backstory.ledger.engines.port import KeepsFiles, TellsChanges
 from backstory.projections.integrity.file_check import scope_folders
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Protocol, Self, Unpack, runtime_checkable
 
 from backstory import checks
 from backstory.aio import in_thread
+from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import (
     BackstoryError,
@@ -23,22 +24,21 @@ from backstory.ledger.core.errors import (
     UnavailableError,
 )
 from backstory.ledger.core.scope import LEDGER, MemoryScope, Scope
+from backstory.ledger.engines.port import EventStore, KeepsFiles
 from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.observing import Observer
 from backstory.ledger.learning.sharing import receive_all, try_to_deliver
-from backstory.ledger.log.clock import Clock, SystemClock
-from backstory.ledger.log.store import EventStore, KeepsFiles
 from backstory.ledger.log.writer import Listener, Salts, Writer, random_salt
 from backstory.lifecycle.assembly import assemble, signals_of
 from backstory.memory import MemoryHandle
 from backstory.open_files import translate_verbs
 from backstory.operations import learning
-from backstory.operations.services import HomeServices, ScopeServices
 from backstory.outbox.faults import Faults
 from backstory.outbox.outbox import Outbox
 from backstory.projections.history.replay import count_scope
 from backstory.projections.index.builder import IndexProgress
 from backstory.results import ArchivedUser, FoundOwners, RemovedUser, ScopeSummary
+from backstory.services.services import HomeServices, ScopeServices
 from backstory.users.owners import Owners
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Generic, Self, TypeVar, overload
 
+from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.policy import PolicyValue
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.engines.port import EventStore, Repairable
 from backstory.ledger.learning.expiry import Expiry
-from backstory.ledger.log.clock import Clock
-from backstory.ledger.log.store import EventStore, Repairable
 from backstory.ledger.log.writer import Listener, Salts, Writer
 from backstory.projections.context import Blocks, ScopeBlocks
 from backstory.projections.document.usage import UsageTracker

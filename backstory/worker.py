@@ -13,7 +13,7 @@ import msgspec
 
 from backstory.ledger.core.errors import BackstoryError, NoModelError, UnavailableError, UsageError
 from backstory.ledger.core.scope import TRANSCRIPT, Scope
-from backstory.ledger.log.store.changes import StreamChanges
+from backstory.ledger.engines.changes import StreamChanges
 
 if TYPE_CHECKING:
     from backstory.home import Backstory

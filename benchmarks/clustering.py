@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from backstory.ledger.core.commit import head_of
-from backstory.ledger.log.store.nats.store import NatsStore
+from backstory.ledger.engines.nats.store import NatsStore
 from backstory.testing.lines import chain
 from benchmarks.following import following
 from benchmarks.looking import looking

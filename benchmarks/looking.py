@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 
-from backstory.ledger.log.store import TellsChanges
-from backstory.ledger.log.store.nats.store import NatsStore
-from backstory.ledger.log.store.postgres.store import PostgresStore
+from backstory.ledger.engines.nats.store import NatsStore
+from backstory.ledger.engines.port import TellsChanges
+from backstory.ledger.engines.postgres.store import PostgresStore
 from benchmarks.rows import Row
 
 __all__ = ["looking"]

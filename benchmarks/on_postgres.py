@@ -13,8 +13,8 @@ from contextlib import closing
 
 import psycopg
 
-from backstory.ledger.log.store.postgres.migrating import migrate
-from backstory.ledger.log.store.postgres.store import PostgresStore
+from backstory.ledger.engines.postgres.migrating import migrate
+from backstory.ledger.engines.postgres.store import PostgresStore
 from backstory.testing.lines import endless_chain
 from benchmarks.following import following
 from benchmarks.looking import looking

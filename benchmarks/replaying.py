@@ -37,8 +37,8 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.policy import Policy
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.rules.decide import decide
 from benchmarks.rows import Row, in_turn
 

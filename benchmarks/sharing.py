@@ -14,8 +14,8 @@ from pathlib import Path
 
 from backstory.home import Backstory
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.log.reader import Reader
-from backstory.ledger.log.store.jsonl import JsonlStore
 from benchmarks.rows import Row, in_turn, ms
 
 __all__ = ["sharing"]

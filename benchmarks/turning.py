@@ -11,7 +11,7 @@ from pathlib import Path
 
 from backstory.home import Backstory
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.projections.turns import TurnFilter, TurnLog
 from benchmarks.rows import Row, ms, times
 

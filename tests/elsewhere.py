@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from backstory.ledger.log.store import EventStore
-from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.engines.jsonl.store import JsonlStore
+from backstory.ledger.engines.port import EventStore
 
 STORAGE_CLASS = "elsewhere:ElsewhereStore"
 

@@ -18,8 +18,8 @@ import pytest
 from fakes import PATIENCE
 
 from backstory import Backstory
-from backstory.ledger.log.clock import SystemClock
-from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.concurrency.clock import SystemClock
+from backstory.ledger.engines.jsonl.store import JsonlStore
 
 LOGS = ("ledger", "transcript")
 _READERS = ("reader", "asyncio")

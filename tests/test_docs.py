@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fakes import exchange, open_home
 
-from backstory.copying import _OF_HOME
+from backstory.lifecycle.copying import _OF_HOME
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from backstory.ledger.core.errors import CorruptLogError, StoreError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.log.store import KeepsFiles
+from backstory.ledger.engines.port import KeepsFiles
 
 if TYPE_CHECKING:
     from backstory.home import Backstory

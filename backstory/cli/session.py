@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from backstory.home import Backstory
     from backstory.ledger.core.scope import Scope
     from backstory.memory import MemoryHandle
-    from backstory.operations.services import Progress
+    from backstory.services.services import Progress
 
 T = TypeVar("T")
 

@@ -28,7 +28,7 @@ from backstory.config.provider_model import OWN_PROVIDERS, missing_package
 from backstory.config.secrets import holds_secret
 from backstory.config.settings import NO_EMBEDDER, Settings
 from backstory.ledger.core.errors import BackstoryError
-from backstory.ledger.log.store.files import make_folder, put_in_place, read_json
+from backstory.ledger.disk.files import make_folder, put_in_place, read_json
 
 _log = logging.getLogger(__name__)
 

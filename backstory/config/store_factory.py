@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
 from backstory.ledger.core.errors import BackstoryError, ConfigError
-from backstory.ledger.log.store import EventStore
-from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.engines.jsonl.store import JsonlStore
+from backstory.ledger.engines.port import EventStore
 
 if TYPE_CHECKING:
     from backstory.config.loading import Loaded
@@ -42,12 +42,12 @@ def open_store(loaded: Loaded, home: Path) -> EventStore:
         return JsonlStore(home, lock_timeout=settings.file_lock_timeout_seconds)
     if _is_postgres(settings.event_store):
         _must_load("postgres", "psycopg", "psycopg_pool")
-        from backstory.ledger.log.store.postgres.store import PostgresStore
+        from backstory.ledger.engines.postgres.store import PostgresStore
 
         return PostgresStore(settings.event_store, lock_timeout=settings.file_lock_timeout_seconds)
     if settings.event_store.startswith(("nats://", "tls://")):
         _must_load("nats", "nats")
-        from backstory.ledger.log.store.nats.store import NatsStore
+        from backstory.ledger.engines.nats.store import NatsStore
 
         return NatsStore(settings.event_store, lock_timeout=settings.file_lock_timeout_seconds)
     engine = _engine(settings.event_store)
@@ -73,7 +73,7 @@ def migrate_store(loaded: Loaded) -> Sequence[str]:
             f"only a database is migrated, and event_store is {_engine(url)!r}: name one, with --store postgresql://…"
         )
     _must_load("postgres", "psycopg", "psycopg_pool")
-    from backstory.ledger.log.store.postgres.migrating import migrate
+    from backstory.ledger.engines.postgres.migrating import migrate
 
     return migrate(url)
 
@@ -145,4 +145,4 @@ def _is_store(store: object) -> TypeGuard[EventStore]:
 
 def _lacking(found: object) -> str:
     missing = [name for name in _METHODS if not callable(getattr(found, name, None))]
-    return f"it lacks {', '.join(missing)} (see EventStore in ledger/log/store)" if missing else ""
+    return f"it lacks {', '.join(missing)} (see EventStore in ledger/engines/port.py)" if missing else ""

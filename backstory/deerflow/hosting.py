@@ -26,9 +26,9 @@ from backstory.ledger.core.errors import BackstoryError, NoModelError, StoreErro
 from backstory.ledger.core.events import Event
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import TRANSCRIPT, Scope, name_text
-from backstory.ledger.log.store.changes import LogState, log_state
+from backstory.ledger.engines.changes import LogState, log_state
 from backstory.ledger.messages import KeepHidden
-from backstory.maintenance import replace_beyond_damage
+from backstory.lifecycle.maintenance import replace_beyond_damage
 from backstory.operations.recording import consider_warned
 from backstory.outbox.delivered import Delivered
 from backstory.outbox.fail_safe import FailSafeMemory

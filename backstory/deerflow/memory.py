@@ -17,10 +17,10 @@ from backstory.ledger.core.summaries import thread_summaries
 from backstory.memory import MemoryHandle
 from backstory.open_files import translate_verbs
 from backstory.operations.importing.document import import_document
-from backstory.operations.services import live_fact
 from backstory.projections.context import Context, last_words
 from backstory.projections.context.fact_lines import CLOSING, OPENING
 from backstory.projections.document.document import document_of
+from backstory.services.services import live_fact
 
 _log = logging.getLogger(__name__)
 

@@ -20,6 +20,7 @@ from backstory.deerflow.files.storage_paths import MemoryPaths, find_paths
 from backstory.deerflow.home_import import agents_in, import_if_due
 from backstory.deerflow.tracked_document import TrackedDocument, is_original, track, tracked
 from backstory.home import Backstory
+from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import BackstoryError, ScopeError
@@ -27,7 +28,6 @@ from backstory.ledger.core.events import Candidate
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import Scope, name_text
 from backstory.ledger.importing import changes_since, read_document
-from backstory.ledger.log.clock import SystemClock
 from backstory.operations.document_access import DocumentAccess
 from backstory.projections.document.document import Document
 

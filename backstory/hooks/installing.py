@@ -13,7 +13,7 @@ import msgspec
 
 from backstory.hooks.hosts import Host
 from backstory.ledger.core.errors import ConfigError
-from backstory.ledger.log.store.files import make_folder, put_in_place
+from backstory.ledger.disk.files import make_folder, put_in_place
 
 _WAIT_SECONDS = 5
 

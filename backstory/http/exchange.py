@@ -22,8 +22,8 @@ from backstory.http.caching.answers import Answer, Answers, key_of, matches
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import UsageError, WrongExpectedVersionError
 from backstory.memory import MemoryHandle
-from backstory.operations.services import HeadsSeen
 from backstory.projections.history.times import depends_on_clock
+from backstory.services.services import HeadsSeen
 
 __all__ = [
     "MOST_OF_KEY",

@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.engines.jsonl.store import JsonlStore
+from backstory.ledger.engines.port import EventStore
 from backstory.ledger.learning.expiry import Expiry
 from backstory.ledger.learning.next_summary import SummaryLimits
 from backstory.ledger.learning.observing import CallsOnly, Observer
@@ -18,13 +21,8 @@ from backstory.ledger.learning.producer import Producer
 from backstory.ledger.learning.retention import Retention
 from backstory.ledger.learning.summarizer import Summarizer
 from backstory.ledger.learning.updater import Updater
-from backstory.ledger.log.clock import Clock
-from backstory.ledger.log.store import EventStore
-from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Listener, Salts
 from backstory.ledger.threads.due import Timing
-from backstory.operations.context import blocks_of
-from backstory.operations.services import HomeServices
 from backstory.outbox.faults import EmbeddingFaults, Faults, ModelFaults
 from backstory.outbox.outbox import Outbox
 from backstory.projections.document.projector import DocumentProjector
@@ -35,6 +33,8 @@ from backstory.projections.search.query import Search
 from backstory.projections.search.services import SearchServices
 from backstory.projections.search.vectors.packaged_model import UNRELATED, PackagedEmbedder
 from backstory.scope_state import ScopeState, ScopeStates
+from backstory.services.context import blocks_of
+from backstory.services.services import HomeServices
 
 if TYPE_CHECKING:
     from backstory.config.loading import Loaded

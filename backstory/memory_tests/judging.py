@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from backstory.ledger.core.commit import Commit
-from backstory.ledger.core.content import folded
 from backstory.ledger.core.errors import InputError, NotFoundError, UsageError
 from backstory.ledger.core.events import Candidate, CandidateRejected, Fact, FactAdded, FactRemoved, FactRevised
 from backstory.ledger.core.policy import same_category
+from backstory.ledger.erasure.content import folded
 from backstory.memory_tests.file import KINDS, Context, Count, Expectation, Kind, Match, Refused
 from backstory.memory_tests.likeness import Likeness
 from backstory.memory_tests.replay import Replay

@@ -23,7 +23,7 @@ from backstory.memory_tests.kept_replies import KeptReplies
 from backstory.memory_tests.likeness import Likeness
 from backstory.memory_tests.replay import Replay, replayed, settings_of
 from backstory.memory_tests.steps import steps_of_files, steps_of_home
-from backstory.operations.services import NO_MODEL
+from backstory.services.services import NO_MODEL
 
 if TYPE_CHECKING:
     from backstory.config.model_factory import ModelLike

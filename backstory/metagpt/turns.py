@@ -13,9 +13,9 @@ from backstory import checks
 from backstory.aio import in_thread
 from backstory.ledger.core.errors import NotFoundError
 from backstory.open_files import translate_verbs
-from backstory.operations.services import ScopeServices
 from backstory.projections.turns import TurnFilter, TurnQuery, TurnView, Words, same_words, words_of
 from backstory.results import RecordResult
+from backstory.services.services import ScopeServices
 
 DEFAULT_THREAD = "turns"
 """The conversation of a message where neither the caller, the view nor the message names one."""

@@ -50,9 +50,9 @@ from backstory.ledger.core.policy import PolicyValue, check_policy, read_categor
 from backstory.ledger.core.sanitize import MAX_FACT, MAX_NAME, safe_text
 from backstory.ledger.text.tags import read_attributes, read_tags
 from backstory.operations.importing.document import import_document
-from backstory.operations.services import Operations, ScopeServices, live_fact, read_policy
 from backstory.projections.document.document import Document, document_of
 from backstory.results import FactChange, ImportedDocument, PolicyResult
+from backstory.services.services import Operations, ScopeServices, live_fact, read_policy
 
 WITH_USER = "all_agents"
 """The action of an agent's clear that was a part of its user's."""

@@ -11,8 +11,8 @@ from backstory.ledger.core.commands import ImportDocument, SaveDocument
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.errors import ConflictError
 from backstory.ledger.core.events import Candidate
-from backstory.operations.services import Operations
 from backstory.projections.document.document import Document, document_of
+from backstory.services.services import Operations
 
 _BY_ITSELF = ("genesis", "policy")
 """Kinds of commit that no use of a memory leads to."""

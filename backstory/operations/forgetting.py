@@ -8,10 +8,10 @@ from functools import partial
 
 from backstory import checks
 from backstory.aio import in_thread
-from backstory.ledger.core.content import Words
 from backstory.ledger.core.errors import NotFoundError, StoreError, UsageError
 from backstory.ledger.core.events import SummariesReceived, SummaryUpdated
 from backstory.ledger.core.sanitize import safe_text
+from backstory.ledger.erasure.content import Words
 from backstory.ledger.erasure.requests import (
     Erasure,
     ForgetEverything,
@@ -25,8 +25,8 @@ from backstory.ledger.erasure.transcript import words_used
 from backstory.ledger.learning.sharing import try_to_deliver
 from backstory.ledger.log.commits import read_durable_commits
 from backstory.ledger.log.writer import Writer
-from backstory.operations.services import Operations, ScopeServices
 from backstory.results import ErasedContent, Forgotten
+from backstory.services.services import Operations, ScopeServices
 
 
 def _forget_what(services: ScopeServices, request: Erasure, *, dry_run: bool) -> Forgotten:

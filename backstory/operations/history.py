@@ -14,7 +14,6 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.policy import PolicyValue
 from backstory.ledger.core.scope import Scope
-from backstory.operations.services import Operations, Progress, ScopeServices, must_know, read_policy
 from backstory.projections.context import Given
 from backstory.projections.context.joined import join
 from backstory.projections.context.why_said import WhySaid, quoted_turns, said_without_note, why_said
@@ -28,6 +27,7 @@ from backstory.projections.index.timeline import Timeline
 from backstory.projections.what_if.needed import ExplainedRefusal, refusals_of
 from backstory.projections.what_if.what_if import WhatIfRun, decide_again, overrides_for
 from backstory.results import WhatIf
+from backstory.services.services import Operations, Progress, ScopeServices, must_know, read_policy
 
 if TYPE_CHECKING:
     from backstory.projections.graph import Graph, MessageFlow

@@ -19,7 +19,8 @@ from backstory.ledger.log.backlog import WaitingThread
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.due import Timing, telling_runs
 from backstory.ledger.threads.thread_coverage import Parked
-from backstory.operations.services import (
+from backstory.results import Extracted
+from backstory.services.services import (
     NO_MODEL_HERE,
     HomeServices,
     Operations,
@@ -28,7 +29,6 @@ from backstory.operations.services import (
     must_know,
     some_model,
 )
-from backstory.results import Extracted
 
 if TYPE_CHECKING:
     from backstory.ledger.extraction.recorded import RecordedReply

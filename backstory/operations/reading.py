@@ -20,8 +20,6 @@ from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
 from backstory.ledger.log.backlog import WaitingThread
 from backstory.ledger.text.tags import read_filter
 from backstory.ledger.threads.due import Due
-from backstory.operations.context import context as block_of
-from backstory.operations.services import HomeServices, Operations, ScopeServices, begun_fact
 from backstory.projections.context import Context
 from backstory.projections.context.joined import join_periods, parted
 from backstory.projections.document.document import Document, document_of
@@ -29,6 +27,8 @@ from backstory.projections.history.history import diff
 from backstory.projections.history.moment import FactOrder, FactQuery, MemoryMoment, memory_moment
 from backstory.projections.history.times import At, When
 from backstory.results import RECENT_COMMITS, EndingFact, Eviction, FaultCount, ParkedThread, PendingThread, Status
+from backstory.services.context import context as block_of
+from backstory.services.services import HomeServices, Operations, ScopeServices, begun_fact
 
 _SOON = timedelta(days=7)
 

@@ -36,11 +36,11 @@ from backstory.ledger.threads.told import SKIPPED, Place, Told
 from backstory.ledger.threads.transcript import Thread, Threads
 from backstory.ledger.threads.turn_dedup import Mode
 from backstory.ledger.threads.turn_match import Said, spoken_in
-from backstory.operations.services import NO_MODEL_HERE, Operations, must_know
 from backstory.projections.index.keyed_commits import delivered
 from backstory.projections.turns import TurnView
 from backstory.projections.turns.superseded import SupersededTurn, superseded_turns
 from backstory.results import RecordResult, Restored, SkippedText, ThreadSummary
+from backstory.services.services import NO_MODEL_HERE, Operations, must_know
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import KeepHidden, Kept

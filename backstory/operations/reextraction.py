@@ -14,12 +14,12 @@ from backstory.aio import in_thread
 from backstory.ledger.core.errors import ConfigError, UsageError
 from backstory.ledger.extraction.model import Model
 from backstory.ledger.log.commits import read_commits
-from backstory.operations.services import Operations, Progress, ScopeServices, must_know, some_model
 from backstory.projections.history.history import diff
 from backstory.projections.what_if.call_budget import BudgetedModel
 from backstory.projections.what_if.reextract import RecordedLedger, RecordedTurns, Rerun, ask_again
 from backstory.projections.what_if.what_if import WhatIfRun
 from backstory.results import Reextracted
+from backstory.services.services import Operations, Progress, ScopeServices, must_know, some_model
 
 if TYPE_CHECKING:
     from backstory.config.model_factory import ModelLike

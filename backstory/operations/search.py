@@ -17,13 +17,13 @@ from backstory.ledger.core.events import NO_THREADS
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.text.tags import read_filter
-from backstory.operations.services import Operations, ScopeServices, must_know
 from backstory.projections.context.joined import USERS
 from backstory.projections.history.times import When
 from backstory.projections.search.filters import SearchFilters
 from backstory.projections.search.query import find_among
 from backstory.projections.search.results import Found
 from backstory.projections.search.vectors.background_embedding import Embedded
+from backstory.services.services import Operations, ScopeServices, must_know
 
 Within = Literal["facts", "turns"]
 

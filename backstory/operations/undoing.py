@@ -15,7 +15,6 @@ from backstory.ledger.core.events import FactRemoved, SummariesReceived, Summary
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.learning.sharing import deliver
 from backstory.operations.changing import WITH_USER
-from backstory.operations.services import Operations, ScopeServices
 from backstory.projections.history.preview import (
     ClearedAgent,
     UndoResult,
@@ -25,6 +24,7 @@ from backstory.projections.history.preview import (
     rollback_command,
 )
 from backstory.projections.history.times import At
+from backstory.services.services import Operations, ScopeServices
 
 _Undoing = TypeVar("_Undoing", Revert, RollBack)
 

@@ -9,12 +9,12 @@ import msgspec
 from backstory.aio import in_thread
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import CorruptLogError, InputError, UsageError
-from backstory.operations.services import HeadsSeen, Operations, Progress, ScopeServices
 from backstory.projections.integrity.stream_check import Problem
 from backstory.projections.integrity.verify import Verification
 from backstory.projections.integrity.verify import verify as verify_scope
 from backstory.projections.integrity.witnessed import NOTE, Heads, Witnessed
 from backstory.results import SignedHead
+from backstory.services.services import HeadsSeen, Operations, Progress, ScopeServices
 
 
 def _elsewhere(services: ScopeServices, note: str | None, key: str | None) -> tuple[list[Witnessed], list[Problem]]:

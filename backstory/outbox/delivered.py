@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.store.changes import LogState
+from backstory.ledger.engines.changes import LogState
 
 _CONVERSATIONS = 1_024
 _KINDS = {"human", "ai", "system", "tool"}

@@ -18,15 +18,15 @@ from typing import Protocol
 
 import msgspec
 
+from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import BackstoryError, CorruptLogError, InputError, LockTimeoutError, StoreError
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.disk.files import lock_beside, put_in_place, read_json, translated, unfinished
+from backstory.ledger.disk.locks import FileLocks
 from backstory.ledger.learning.observing import CallEnded, Observer
-from backstory.ledger.log.clock import Clock, SystemClock
-from backstory.ledger.log.store.files import lock_beside, put_in_place, read_json, translated, unfinished
-from backstory.ledger.log.store.locks import FileLocks
 from backstory.results import FaultCount
 
 _log = logging.getLogger(__name__)

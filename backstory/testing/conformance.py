@@ -23,9 +23,9 @@ from backstory.ledger.core.errors import (
     StoreError,
     WrongExpectedVersionError,
 )
+from backstory.ledger.engines.looks import looks_at
+from backstory.ledger.engines.port import EventStore, RemovedLog, Seal, TellsChanges
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.store import EventStore, RemovedLog, Seal, TellsChanges
-from backstory.ledger.log.store.looks import looks_at
 from backstory.testing.lines import chain, endless_chain, erase, fill, offsets, sealed, turn
 from backstory.testing.model import compare_with_model
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from backstory.ledger.core.commit import EMPTY, Cause, Draft, Head, head_of, seal
 from backstory.ledger.core.events import Event, Turn, TurnRange, TurnRecorded
-from backstory.ledger.log.store import EventStore
+from backstory.ledger.engines.port import EventStore
 
 __all__ = ["as_file", "chain", "endless_chain", "erase", "fill", "offsets", "sealed", "turn"]
 

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from backstory.ledger.core.commit import EMPTY, head_of, inspect
 from backstory.ledger.core.errors import WrongExpectedVersionError
-from backstory.ledger.log.store import EventStore
+from backstory.ledger.engines.port import EventStore
 from backstory.testing.lines import erase, offsets, sealed, turn
 
 __all__ = ["compare_with_model"]

@@ -20,7 +20,7 @@ import msgspec
 
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.log.store import EventStore
+from backstory.ledger.engines.port import EventStore
 from backstory.memory import MemoryHandle
 from backstory.projections.document.markdown import markdown_of
 from backstory.results import ArchivedMemory, ArchivedUser

@@ -11,8 +11,8 @@ from itertools import chain, islice
 
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope, folder_beginnings
+from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.store import EventStore
 from backstory.results import FoundOwners
 
 __all__ = ["Owners"]

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.core.errors import NotFoundError, StoreError, UnavailableError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.log.clock import SystemClock
-from backstory.ledger.log.store import EventStore, KeepsFiles
-from backstory.ledger.log.store.locks import FileLocks
-from backstory.ledger.log.store.removal import Removals, must_hold_no_links
+from backstory.ledger.disk.locks import FileLocks
+from backstory.ledger.engines.jsonl.removal import Removals, must_hold_no_links
+from backstory.ledger.engines.port import EventStore, KeepsFiles
 from backstory.memory import MemoryHandle
-from backstory.operations.services import HomeServices
 from backstory.results import RemovedScope, RemovedUser
+from backstory.services.services import HomeServices
 
 _LOCK_SECONDS = 10.0
 

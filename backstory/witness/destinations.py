@@ -15,7 +15,7 @@ from typing import Protocol
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from backstory.ledger.core.errors import WitnessError
-from backstory.ledger.log.store.files import refused, sync, sync_folder, write_whole
+from backstory.ledger.disk.files import refused, sync, sync_folder, write_whole
 
 COMMAND = "command:"
 SECONDS = 5.0

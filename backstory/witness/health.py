@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import LEDGER, Scope
-from backstory.ledger.log.clock import Clock
-from backstory.ledger.log.store import EventStore, KeepsFiles
+from backstory.ledger.engines.port import EventStore, KeepsFiles
 from backstory.outbox.faults import Faults
 from backstory.projections.integrity.remedies import Check, counted
 from backstory.witness.destinations import CommandWitness, Destination, FileWitness, destination_of

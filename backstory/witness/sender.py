@@ -17,15 +17,15 @@ from pathlib import Path
 
 import msgspec
 
+from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.concurrency.jobs import Jobs
 from backstory.ledger.core.commit import Commit, Head
 from backstory.ledger.core.errors import BackstoryError, CorruptLogError, WitnessError
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.log.clock import Clock
-from backstory.ledger.log.store import EventStore
-from backstory.ledger.log.store.files import put_in_place
+from backstory.ledger.disk.files import put_in_place
+from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.writer import Writer
 from backstory.outbox.faults import Faults
 from backstory.projections.integrity.witnessed import WitnessLine

@@ -6,9 +6,9 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 
+from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.clock import Clock
-from backstory.ledger.log.store import EventStore
+from backstory.ledger.engines.port import EventStore
 from backstory.outbox.faults import Faults
 from backstory.projections.integrity.witnessed import Heads, Witnessed, WitnessFile
 from backstory.witness.destinations import Destination, FileWitness, destination_of

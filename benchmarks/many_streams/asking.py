@@ -18,7 +18,7 @@ import msgspec
 from backstory.home import Backstory
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.scope import TRANSCRIPT, Scope
-from backstory.ledger.log.store.changes import StreamChanges
+from backstory.ledger.engines.changes import StreamChanges
 from benchmarks.many_streams.engines import memory_of
 from benchmarks.many_streams.lines import (
     USERS_OF_A_TENANT,

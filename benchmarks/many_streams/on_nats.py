@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from backstory.ledger.log.store.nats.holding import name_header
-from backstory.ledger.log.store.nats.jetstream import Outgoing
-from backstory.ledger.log.store.nats.messages import commit_note
-from backstory.ledger.log.store.nats.store import NatsStore
-from backstory.ledger.log.store.nats.subjects import COMMITS, Subjects
+from backstory.ledger.engines.nats.holding import name_header
+from backstory.ledger.engines.nats.jetstream import Outgoing
+from backstory.ledger.engines.nats.messages import commit_note
+from backstory.ledger.engines.nats.store import NatsStore
+from backstory.ledger.engines.nats.subjects import COMMITS, Subjects
 from benchmarks.many_streams.engines import on_disk
 from benchmarks.many_streams.lines import lines
 from benchmarks.private_nats import NatsCluster, NatsServer

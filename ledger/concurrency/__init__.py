@@ -1,4 +1,4 @@
-"""Concurrency helpers: the fork registry, a lock that survives a fork, background jobs, a bounded mapping.
+"""Concurrency helpers: the fork registry, background jobs and loads, a bounded mapping, the clock.
 
 Everything may import them; they import nothing of this project.
 """

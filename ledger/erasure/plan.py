@@ -12,7 +12,6 @@ from itertools import chain
 from typing import assert_never
 
 from backstory.ledger.core.commit import Commit
-from backstory.ledger.core.content import texts_of, turn_texts
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.events import (
     Fact,
@@ -26,6 +25,7 @@ from backstory.ledger.core.events import (
     UpdateFailed,
 )
 from backstory.ledger.core.memory import Memory, birth
+from backstory.ledger.erasure.content import texts_of, turn_texts
 from backstory.ledger.erasure.digest import Seal
 from backstory.ledger.erasure.evidence import turn_redacted, turns_of
 from backstory.ledger.erasure.requests import (

@@ -6,18 +6,6 @@ from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from backstory.ledger.core.commit import Commit
-from backstory.ledger.core.content import (
-    Phrases,
-    Words,
-    all_fact_texts,
-    fact_of,
-    fact_texts,
-    fact_texts_in,
-    folded,
-    texts_beside_fact,
-    texts_of,
-    words_in,
-)
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import (
     DOCUMENT_SECTIONS,
@@ -49,6 +37,18 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import SummaryKey
+from backstory.ledger.erasure.content import (
+    Phrases,
+    Words,
+    all_fact_texts,
+    fact_of,
+    fact_texts,
+    fact_texts_in,
+    folded,
+    texts_beside_fact,
+    texts_of,
+    words_in,
+)
 from backstory.ledger.erasure.evidence import FactSources
 from backstory.ledger.erasure.lineage import Lineage
 from backstory.ledger.erasure.requests import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from backstory.ledger.core.content import Words, all_fact_texts, turn_texts
 from backstory.ledger.core.events import Redacted
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.erasure.content import Words, all_fact_texts, turn_texts
 from backstory.ledger.erasure.digest import Seal
 from backstory.ledger.erasure.evidence import PlacedTurn, turn_redacted, turns_of
 from backstory.ledger.erasure.requests import ForgetFact, Walk

@@ -8,7 +8,6 @@ from typing import TypeAlias, assert_never
 import msgspec
 
 from backstory.ledger.core.commit import Commit
-from backstory.ledger.core.content import Words, all_fact_texts, fact_of, fact_texts_in
 from backstory.ledger.core.dedup import mark_key
 from backstory.ledger.core.events import (
     CandidateRejected,
@@ -34,6 +33,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.kinds import ErasedContent
 from backstory.ledger.core.summaries import SummaryKey
+from backstory.ledger.erasure.content import Words, all_fact_texts, fact_of, fact_texts_in
 from backstory.ledger.erasure.requests import Walk
 from backstory.ledger.erasure.target import ErasureTarget, summary_in
 

@@ -7,10 +7,10 @@ import weakref
 from datetime import timedelta
 from typing import Literal
 
+from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.concurrency.jobs import Jobs
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.moments import parse_moment, spell_moment
-from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.writer import Writer
 
 _log = logging.getLogger(__name__)

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import msgspec
 
+from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.commit import Cause
 from backstory.ledger.core.errors import ModelError, ModelRejectedError, ModelUnavailableError
@@ -17,7 +18,6 @@ from backstory.ledger.core.sanitize import MAX_NAME, clip
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage, usage_of
 from backstory.ledger.learning.observing import CallStarted, Observer, Observers, provider_of
-from backstory.ledger.log.clock import Clock
 
 _BACKOFF_SECONDS = (1.0, 60.0)
 _PATIENCE_SECONDS = 300.0

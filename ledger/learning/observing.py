@@ -14,6 +14,7 @@ from typing import assert_never
 
 import msgspec
 
+from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.core.commands import candidates_of
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import ModelError, ModelUnavailableError
@@ -33,7 +34,6 @@ from backstory.ledger.core.events import (
 from backstory.ledger.core.sanitize import MAX_NAME, clip
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.model import Answer, Model, usage_of
-from backstory.ledger.log.clock import Clock, SystemClock
 
 _log = logging.getLogger(__name__)
 

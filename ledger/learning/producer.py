@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.events import UpdateFailed
@@ -30,7 +31,6 @@ from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.retention import Retention
 from backstory.ledger.learning.summarizer import Summarizer
 from backstory.ledger.learning.updater import Job, Outcome, Updater
-from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.reader import State
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.due import (

@@ -6,10 +6,10 @@ import logging
 import weakref
 from datetime import datetime, timedelta
 
+from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import UnavailableError
 from backstory.ledger.core.events import Redacted
-from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.writer import Writer
 
 _log = logging.getLogger(__name__)

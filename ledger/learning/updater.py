@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.core.commands import Command, Extract, FailUpdate, Proposal
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.errors import ModelError, ModelUnavailableError, NotFoundError, ReplyError
@@ -24,7 +25,6 @@ from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.learning.model_caller import ModelCaller, ask_once, call_started, with_usage
 from backstory.ledger.learning.observing import CallStarted, Observer
 from backstory.ledger.learning.sharing import deliver, receive_all, try_to_deliver
-from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.coverage import Coverage, is_quiet, opening
 from backstory.ledger.threads.transcript import Thread

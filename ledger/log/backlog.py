@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from backstory.ledger.core.events import TurnRange
-from backstory.ledger.log.state import FoldedState
+from backstory.ledger.log.folded.state import FoldedState
 from backstory.ledger.threads.due import Due, Timing, due_of
 from backstory.ledger.threads.thread_coverage import Parked
 from backstory.ledger.threads.transcript import Thread

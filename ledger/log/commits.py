@@ -8,7 +8,7 @@ from itertools import islice
 from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Head, decode, inspect, unseal
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.store import EventStore, Record
+from backstory.ledger.engines.port import EventStore, Record
 
 _HASH_FIELD = len('"hash":""}') + len(EMPTY.hash)
 """The bytes at the end of each line that hold its hash."""

@@ -13,11 +13,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import assert_never
 
+from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.commit import EMPTY, Cause, Commit, Draft, Head, erase, inspect, unseal
 from backstory.ledger.core.errors import LockTimeoutError, StoreError, UnavailableError
 from backstory.ledger.core.events import Redacted, TurnRange
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.engines.port import EventStore, KeepsFiles, MayRefuseErasures
 from backstory.ledger.erasure.digest import MARKED, Seal, sealing
 from backstory.ledger.erasure.plan import plan_erasure
 from backstory.ledger.erasure.requests import (
@@ -30,12 +32,10 @@ from backstory.ledger.erasure.requests import (
     ForgetThread,
     Plan,
 )
-from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.group_commit import PendingCommit
 from backstory.ledger.log.pipeline import CommitPipeline
 from backstory.ledger.log.reader import Reader
-from backstory.ledger.log.store import EventStore, KeepsFiles, MayRefuseErasures
 
 _log = logging.getLogger(__name__)
 

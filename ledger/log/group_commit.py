@@ -13,7 +13,7 @@ from time import perf_counter
 
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import BackstoryError, StoreError, WrongExpectedVersionError
-from backstory.ledger.log.store import EventStore
+from backstory.ledger.engines.port import EventStore
 
 _LONGEST_SECONDS = 0.02
 """The longest wait for company. A long write may only mean that another process held the lock."""

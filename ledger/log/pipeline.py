@@ -15,10 +15,10 @@ from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.commit import Commit, Draft, Head, sealed
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.engines.port import EventStore
+from backstory.ledger.log.folded.snapshot import Snapshots
+from backstory.ledger.log.folded.state import FoldedState
 from backstory.ledger.log.group_commit import GroupCommit, PendingCommit
-from backstory.ledger.log.snapshot import Snapshots
-from backstory.ledger.log.state import FoldedState
-from backstory.ledger.log.store import EventStore
 
 
 class _Decided:

@@ -19,11 +19,11 @@ from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Redacted
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, Scope
+from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.backlog import Backlog
 from backstory.ledger.log.commits import must_not_shrink, read_commits
-from backstory.ledger.log.snapshot import SharedSnapshots, Snapshots
-from backstory.ledger.log.state import FoldedState
-from backstory.ledger.log.store import EventStore
+from backstory.ledger.log.folded.snapshot import SharedSnapshots, Snapshots
+from backstory.ledger.log.folded.state import FoldedState
 from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.transcript import Transcript
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import spell_moment
-from backstory.ledger.log.clock import Clock
 
 
 class ServedMemory(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar, assert_never
 
 import msgspec
 
+from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.core.commands import (
     AddFact,
     ChangePolicy,
@@ -44,17 +45,16 @@ from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.policy import EARLIER, FIRST, Policy, PolicyValue, check_policy
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import is_done_with
+from backstory.ledger.engines.port import EventStore
 from backstory.ledger.erasure.digest import sealing
 from backstory.ledger.erasure.requests import Erasure, Plan
-from backstory.ledger.log.clock import Clock, SystemClock
 from backstory.ledger.log.eraser import Eraser, Purge
+from backstory.ledger.log.folded.snapshot import SharedSnapshots, Snapshots
 from backstory.ledger.log.group_commit import PendingCommit
 from backstory.ledger.log.marked import Marked, with_cited
 from backstory.ledger.log.pipeline import CommitPipeline, StreamQueue
 from backstory.ledger.log.reader import Reader, State
 from backstory.ledger.log.served import ServedMemory, Serving
-from backstory.ledger.log.snapshot import SharedSnapshots, Snapshots
-from backstory.ledger.log.store import EventStore
 from backstory.ledger.rules.decide import decide
 from backstory.ledger.rules.merge import too_late
 from backstory.ledger.threads.told import Told

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from backstory.ledger.concurrency.background_load import BackgroundLoad
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import ThreadSummaryText
-from backstory.projections.context.background_load import BackgroundLoad
 from backstory.projections.context.block import Context, Shares, fill, fill_whole
 from backstory.projections.context.counting import Counter
 from backstory.projections.context.joined import Joined, join

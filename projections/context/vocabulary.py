@@ -14,7 +14,7 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-from backstory.projections.context.background_load import BackgroundLoad
+from backstory.ledger.concurrency.background_load import BackgroundLoad
 from backstory.projections.context.counting import ESTIMATE, Counter, Vocabulary
 
 _log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ import orjson
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.events import DOCUMENT_SECTIONS, Attributes, Fact
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.log.store.files import make_folder, put_in_place, unfinished
+from backstory.ledger.disk.files import make_folder, put_in_place, unfinished
 
 _log = logging.getLogger(__name__)
 

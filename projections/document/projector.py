@@ -18,17 +18,17 @@ from typing import Protocol
 
 import msgspec
 
+from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.concurrency.jobs import Jobs
 from backstory.ledger.core.commit import Commit, Head
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, Scope
-from backstory.ledger.log.clock import SystemClock
+from backstory.ledger.disk.files import lock_beside
+from backstory.ledger.disk.locks import FileLocks
+from backstory.ledger.engines.looks import sizes_of
+from backstory.ledger.engines.port import EventStore, KeepsFiles
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.store import EventStore, KeepsFiles
-from backstory.ledger.log.store.files import lock_beside
-from backstory.ledger.log.store.locks import FileLocks
-from backstory.ledger.log.store.looks import sizes_of
 from backstory.ledger.log.writer import Writer
 from backstory.projections.document.document import DocumentFile, erase_document, render
 

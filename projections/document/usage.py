@@ -20,15 +20,15 @@ from pathlib import Path
 
 import msgspec
 
+from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError
 from backstory.ledger.core.events import Access
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.clock import Clock, SystemClock
-from backstory.ledger.log.store.files import lock_beside, put_in_place, read_json, translated, unfinished
-from backstory.ledger.log.store.locks import FileLocks
+from backstory.ledger.disk.files import lock_beside, put_in_place, read_json, translated, unfinished
+from backstory.ledger.disk.locks import FileLocks
 from backstory.ledger.log.writer import Writer
 
 _log = logging.getLogger(__name__)

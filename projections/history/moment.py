@@ -9,10 +9,10 @@ from typing import Literal
 import msgspec
 
 from backstory.ledger.core.commit import Cause, Commit
-from backstory.ledger.core.content import folded
 from backstory.ledger.core.events import DOCUMENT_SECTIONS, Fact
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import same_category
+from backstory.ledger.erasure.content import folded
 from backstory.projections.history.history import Diff, Revision, SectionChange, entry
 
 FactOrder = Literal["born", "confidence", "content", "category"]

@@ -8,8 +8,8 @@ from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, Scope
+from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import read_commits, read_durable_commits
-from backstory.ledger.log.store import EventStore
 
 Moment = int | str
 """A seq, or a time as commits spell it."""

@@ -23,8 +23,8 @@ from backstory.ledger.core.events import (
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.moments import begins, ends
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import must_belong
-from backstory.ledger.log.store import EventStore
 from backstory.ledger.threads import ranges
 from backstory.ledger.threads.turn_columns import Trace
 from backstory.projections.history.history import facts_of

@@ -21,8 +21,8 @@ from backstory.ledger.core.errors import CorruptLogError, NotFoundError, UsageEr
 from backstory.ledger.core.events import Fact, Turn, TurnRange, TurnRecorded
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.log.snapshot import Origin, Place, RecordedLine, RecordedLines, ThreadSnapshot
-from backstory.ledger.log.store import EventStore
+from backstory.ledger.engines.port import EventStore
+from backstory.ledger.log.folded.snapshot import Origin, Place, RecordedLine, RecordedLines, ThreadSnapshot
 from backstory.ledger.threads.ranges import Ranges
 from backstory.ledger.threads.turn_columns import Trace
 from backstory.projections.history.replay import Moment

@@ -21,15 +21,15 @@ from typing import TypeVar
 
 import msgspec
 
+from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.core.commit import Commit, Head, prev_of, unseal
 from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, StoreError
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.log.clock import Clock, SystemClock
-from backstory.ledger.log.store import EventStore, Record, StreamLook
-from backstory.ledger.log.store.files import make_folder, translated
-from backstory.ledger.log.store.locks import polled, try_lock
-from backstory.ledger.log.store.looks import looks_at
+from backstory.ledger.disk.files import make_folder, translated
+from backstory.ledger.disk.locks import polled, try_lock
+from backstory.ledger.engines.looks import looks_at
+from backstory.ledger.engines.port import EventStore, Record, StreamLook
 from backstory.projections.index.builder import IndexBuilder, IndexProgress, StaleError
 from backstory.projections.index.kv import ChecksummedKV
 from backstory.projections.index.schema import NOTHING, IndexPosition, StreamPosition, Table, ThreadState, named

@@ -15,7 +15,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from backstory.ledger.log.store.files import sync_data
+from backstory.ledger.disk.files import sync_data
 from backstory.projections.integrity.remedies import Check, some
 
 _FREE_BYTES = 100 << 20

@@ -10,14 +10,14 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
+from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.commit import UNREADABLE, inspect
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
-from backstory.ledger.log.clock import Clock
-from backstory.ledger.log.store.files import last_line
-from backstory.ledger.log.store.jsonl import JsonlStore
-from backstory.ledger.log.store.removal import left_by_removals
+from backstory.ledger.disk.files import last_line
+from backstory.ledger.engines.jsonl.removal import left_by_removals
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.projections.integrity.remedies import Check, some
 
 LOGS = (f"{LEDGER}.jsonl", f"{TRANSCRIPT}.jsonl")

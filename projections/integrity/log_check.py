@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.log.clock import Clock
+from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.store import EventStore
 from backstory.projections.integrity.remedies import Check, failed_check
 from backstory.projections.integrity.stream_check import Problem
 from backstory.projections.integrity.verify import verify

@@ -8,8 +8,8 @@ from backstory.ledger.core.commit import UNREADABLE, Commit, decode, head_of, in
 from backstory.ledger.core.errors import CorruptLogError, UnavailableError
 from backstory.ledger.core.events import Redacted
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.store import EventStore
 from backstory.projections.integrity.stream_check import Slot, StreamCheck
 
 _INDEXES = 1 << 24

@@ -15,8 +15,8 @@ from typing import Protocol
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.log.store.files import sync, sync_data, sync_folder, translated, write_whole
-from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.disk.files import sync, sync_data, sync_folder, translated, write_whole
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.projections.document.document import DocumentFile, render
 from backstory.projections.history.replay import memories_when, replay
 from backstory.projections.integrity.remedies import Check, counted, failed_check

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Inspection, decode, inspect
-from backstory.ledger.log.store import EventStore, Record
+from backstory.ledger.engines.port import EventStore, Record
 from backstory.projections.integrity.stream_check import Hashes
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Head, Inspection, decode, inspect
 from backstory.ledger.core.events import Erased
-from backstory.ledger.log.store import EventStore, Record
+from backstory.ledger.engines.port import EventStore, Record
 
 _MOST_REPORTED = 1_000
 _WHOLE = ("torn_tail", "impossible")

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import msgspec
 
+from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Head, head_of
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import TurnRecorded
 from backstory.ledger.core.memory import Fold
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.log.clock import Clock, SystemClock
+from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.store import EventStore
 from backstory.projections.document.document import render, stated_moment
 from backstory.projections.history.replay import memories_when
 from backstory.projections.integrity.ledger_check import LedgerCheck

@@ -27,8 +27,8 @@ from backstory.ledger.core.events import (
 from backstory.ledger.core.kinds import RemovalReason
 from backstory.ledger.core.memory import lapses
 from backstory.ledger.core.scope import LEDGER, Scope
+from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import read_commits_and_ends
-from backstory.ledger.log.store import EventStore
 
 _NOT_WRONG: frozenset[RemovalReason] = frozenset({"stale", "consolidated", "cap", "threshold", "duplicate", "ended"})
 """Why a fact leaves memory that its turn says as before."""

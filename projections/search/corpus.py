@@ -29,7 +29,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.store import EventStore
+from backstory.ledger.engines.port import EventStore
 from backstory.projections.search.lexical.entry import Entry
 from backstory.projections.turns import NewTurns, Seen, TurnFollower, TurnView
 

@@ -8,8 +8,8 @@ from backstory.ledger.core.commit import EMPTY, Head
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Event
 from backstory.ledger.core.scope import LEDGER, Scope
+from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import read_commits_and_ends
-from backstory.ledger.log.store import EventStore
 
 _MOST = 1_000
 """Commits that are read. To compare the memories takes less time than to read more."""

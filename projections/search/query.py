@@ -26,8 +26,8 @@ from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import TRANSCRIPT
+from backstory.ledger.disk.files import translated
 from backstory.ledger.log.served import ServedMemory
-from backstory.ledger.log.store.files import translated
 from backstory.ledger.log.writer import Writer
 from backstory.projections.context.quotes import Said
 from backstory.projections.history.replay import replay

@@ -23,7 +23,7 @@ from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import UnavailableError
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import LEDGER, Scope
-from backstory.ledger.log.store import EventStore
+from backstory.ledger.engines.port import EventStore
 from backstory.projections.shared import SharedCache
 
 __all__ = ["FEWEST_COMMITS", "SharedMemories"]

@@ -19,8 +19,8 @@ from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Head, head_o
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Redacted, Turn, TurnRecorded, TurnRestored, TurnSuperseded
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.engines.port import EventStore, Record
 from backstory.ledger.log.commits import must_belong
-from backstory.ledger.log.store import EventStore, Record
 from backstory.projections.read_model import ReadModel
 from backstory.projections.turns.rows import TurnView
 

@@ -10,7 +10,7 @@ import msgspec
 
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.store import EventStore
+from backstory.ledger.engines.port import EventStore
 from backstory.projections.read_model import ReadModel
 from backstory.projections.turns.follower import Gone, NewTurns, Seen, TurnFollower
 from backstory.projections.turns.rows import Row, TurnView, Words

@@ -10,8 +10,8 @@ import msgspec
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import Policy, PolicyValue, check_policy
+from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.store import EventStore
 from backstory.projections.what_if.counterfactual import Counterfactual
 
 _WEIGHTS = {"eviction_confidence_weight", "eviction_confirmation_weight", "eviction_access_weight"}

@@ -12,7 +12,7 @@ from backstory.home import Backstory
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.recorded import RecordedReply
-from backstory.maintenance import doctor
+from backstory.lifecycle.maintenance import doctor
 from backstory.memory import MemoryHandle
 from backstory.projections.context.joined import OwnedFact
 

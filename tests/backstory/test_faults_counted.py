@@ -13,6 +13,7 @@ import pytest
 from fakes import PATIENCE, FakeClock, ScriptedModel, exchange, open_home, reply
 
 from backstory.home import Backstory
+from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.core.errors import (
     CorruptLogError,
     InputError,
@@ -25,11 +26,10 @@ from backstory.ledger.core.errors import (
 from backstory.ledger.core.events import TurnRange
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.disk.files import refused
+from backstory.ledger.disk.locks import FileLocks
 from backstory.ledger.extraction.recorded import as_reply
 from backstory.ledger.learning.observing import CallEnded, CallStarted
-from backstory.ledger.log.clock import SystemClock
-from backstory.ledger.log.store.files import refused
-from backstory.ledger.log.store.locks import FileLocks
 from backstory.outbox.faults import Faults, ModelFaults
 from backstory.results import FaultCount
 

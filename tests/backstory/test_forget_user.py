@@ -25,11 +25,11 @@ from backstory.ledger.core.errors import (
     StoreError,
 )
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.disk.locks import FileLocks
+from backstory.ledger.engines.jsonl import removal
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.extraction.model import Answer
 from backstory.ledger.extraction.recorded import RecordedReply
-from backstory.ledger.log.store import removal
-from backstory.ledger.log.store.jsonl import JsonlStore
-from backstory.ledger.log.store.locks import FileLocks
 from backstory.ledger.log.writer import Writer
 from backstory.memory import MemoryHandle
 from backstory.operations import undoing
@@ -428,7 +428,7 @@ def test_after_a_crash_the_next_call_completes_it(tmp_path: Path, monkeypatch: p
 def test_logs_kept_elsewhere_go_with_the_read_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = tmp_path / "engine_elsewhere.py"
     module.write_text(
-        "from backstory.ledger.log.store.jsonl import JsonlStore\n"
+        "from backstory.ledger.engines.jsonl.store import JsonlStore\n"
         "class Elsewhere(JsonlStore):\n"
         "    def __init__(self, home):\n"
         "        super().__init__(home / 'logs')\n"

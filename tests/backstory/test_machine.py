@@ -25,6 +25,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sizes import examples
 
 from backstory.home import Backstory
+from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.errors import CapError, DuplicateFactError, RefusedError
@@ -36,7 +37,6 @@ from backstory.ledger.core.summaries import thread_summaries
 from backstory.ledger.extraction.model import Answer, Prompt
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.learning.producer import Producer
-from backstory.ledger.log.clock import Clock
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.rules.review import fragmented
 from backstory.projections.document.document import render

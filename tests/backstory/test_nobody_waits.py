@@ -20,8 +20,8 @@ from backstory.ledger.core.commit import Cause, Draft, Head, seal
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import NewFact
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.extraction.recorded import RecordedReply
-from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.memory import MemoryHandle
 from backstory.metagpt.turns import Turns
 from backstory.witness.signing import new_key

@@ -11,7 +11,7 @@ from fakes import exchange, open_home
 from backstory import scope_state
 from backstory.home import Backstory
 from backstory.ledger.core.scope import Scope
-from backstory.maintenance import repair_scope
+from backstory.lifecycle.maintenance import repair_scope
 from backstory.projections.read_model import ReadModel
 from backstory.scope_state import ScopeState
 

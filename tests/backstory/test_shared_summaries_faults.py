@@ -12,7 +12,7 @@ from backstory.ledger.core.errors import LockTimeoutError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.learning import sharing
 from backstory.ledger.log.writer import Writer
-from backstory.maintenance import repair_scope
+from backstory.lifecycle.maintenance import repair_scope
 from backstory.operations import forgetting
 
 USERS, CODERS = Path("users/ada/ledger.jsonl"), Path("users/ada/agents/coder/ledger.jsonl")

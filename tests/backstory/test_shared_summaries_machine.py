@@ -15,12 +15,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sizes import PATIENT, examples
 
 from backstory import Backstory, MemoryHandle
+from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import LockTimeoutError, NotFoundError, RefusedError
 from backstory.ledger.core.events import DOCUMENT_SECTIONS, SummariesReceived, SummaryShared
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.learning import sharing
-from backstory.ledger.log.clock import Clock
 
 pytestmark = PATIENT
 

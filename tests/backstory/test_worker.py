@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from backstory import Backstory
 from backstory.ledger.core.errors import CorruptLogError, NoModelError, StoreError, UsageError
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.store.changes import StreamChanges
+from backstory.ledger.engines.changes import StreamChanges
 from backstory.worker import Selection, Worker
 
 

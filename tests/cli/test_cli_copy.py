@@ -14,8 +14,8 @@ from commandline import Cli
 from fakes import PATIENCE
 from sizes import LONG
 
-from backstory.ledger.log.store import Seal
-from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.engines.jsonl.store import JsonlStore
+from backstory.ledger.engines.port import Seal
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "copy.md"
 COMMAND = re.compile(r"^ +\$ backstory (.*)\n((?: +(?!\$).*\n)*)", re.MULTILINE)

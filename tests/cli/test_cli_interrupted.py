@@ -12,7 +12,7 @@ import pytest
 from commandline import Cli, said
 
 from backstory import MemoryHandle
-from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.engines.jsonl.store import JsonlStore
 
 pytestmark = pytest.mark.slow  # processes: more than an inner loop needs
 

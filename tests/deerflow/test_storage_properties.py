@@ -13,6 +13,7 @@ from older import Installed, empty, fact, open_storage, said
 from sizes import examples
 
 from backstory.deerflow.tracked_document import track, tracked
+from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.core.commands import ChangePolicy, SaveDocument, candidates_of
 from backstory.ledger.core.commit import Cause
 from backstory.ledger.core.events import LedgerEvent
@@ -21,7 +22,6 @@ from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.importing import changes_since
-from backstory.ledger.log.clock import SystemClock
 from backstory.ledger.rules.decide import decide
 from backstory.projections.document.document import document_of
 

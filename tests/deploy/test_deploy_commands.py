@@ -15,7 +15,7 @@ from backstory.config.loading import load_settings
 from backstory.config.settings import Settings
 from backstory.http.access.tokens import VARIABLE, TokenFile, Tokens
 from backstory.ledger.core.errors import ConfigError
-from backstory.ledger.log.store.nats.address import read_address
+from backstory.ledger.engines.nats.address import read_address
 from backstory.worker import Selection
 
 READ = {f"BACKSTORY_{key.upper()}" for key in Settings.model_fields} | {

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from backstory.ledger.core.errors import SealedError
-from backstory.ledger.log.store import EventStore
-from backstory.ledger.log.store.copying import CopiedStreams, copy_streams
+from backstory.ledger.engines.copying import CopiedStreams, copy_streams
+from backstory.ledger.engines.port import EventStore
 from backstory.testing.conformance import lines_of
 from backstory.testing.lines import chain, endless_chain, erase, fill
 

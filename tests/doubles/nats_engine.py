@@ -11,8 +11,8 @@ import msgspec
 from fakes import PATIENCE
 from sizes import cannot
 
-from backstory.ledger.log.clock import Clock
-from backstory.ledger.log.store.nats.store import NatsStore
+from backstory.ledger.concurrency.clock import Clock
+from backstory.ledger.engines.nats.store import NatsStore
 from benchmarks.private_nats import NatsServer, binary
 from doubles import run
 

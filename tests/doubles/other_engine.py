@@ -10,8 +10,8 @@ from pathlib import Path
 
 from fakes import PATIENCE
 
-from backstory.ledger.log.store import EventStore, Record
-from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.engines.jsonl.store import JsonlStore
+from backstory.ledger.engines.port import EventStore, Record
 
 CHANGES = ("append", "append_all", "redact", "remove", "destroy_key", "restore_key", "restore_removed", "set_seal")
 

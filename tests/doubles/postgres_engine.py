@@ -14,8 +14,8 @@ import psycopg
 from fakes import PATIENCE, FakeClock
 from sizes import cannot
 
-from backstory.ledger.log.store.postgres.migrating import migrate
-from backstory.ledger.log.store.postgres.store import PostgresStore
+from backstory.ledger.engines.postgres.migrating import migrate
+from backstory.ledger.engines.postgres.store import PostgresStore
 from benchmarks.private_postgres import NotInstalledError, Pooler, Reached, Server, make_data, program
 from doubles import run
 

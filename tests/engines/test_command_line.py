@@ -16,8 +16,8 @@ from sizes import LONG
 from typer.testing import CliRunner
 
 from backstory.cli.app import app
-from backstory.ledger.log.store.copying import copy_streams
-from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.engines.copying import copy_streams
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.testing.lines import chain
 
 STORED = Path(__file__).parents[1] / "stored_home" / "home"

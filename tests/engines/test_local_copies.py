@@ -16,7 +16,7 @@ from sizes import bytes_below
 from backstory import Backstory
 from backstory.copies import LocalCopies
 from backstory.ledger.core.errors import StoreError
-from backstory.ledger.log.store import AnswersTogether, TellsChanges
+from backstory.ledger.engines.port import AnswersTogether, TellsChanges
 
 
 @pytest.fixture

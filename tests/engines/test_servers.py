@@ -13,7 +13,7 @@ from scripted_agents import Scripted, agent, ask, said
 from serving import Stream, app_client, process_server, thread_server
 from sizes import LONG
 
-from backstory.ledger.log.store import Seal
+from backstory.ledger.engines.port import Seal
 from backstory.mcp.opening import Opened
 from backstory.mcp.server import memory_server
 

@@ -2,7 +2,7 @@
 
 Promised: what was acknowledged before is there; who is refused is told what, where and what to do, by one of our own
 errors; reading goes on; and once the trouble is over the next write works and the chain verifies. What the store does
-call by call is in tests/ledger/log/store/test_jsonl_faults.py.
+call by call is in tests/ledger/engines/jsonl/test_jsonl_faults.py.
 """
 
 from __future__ import annotations

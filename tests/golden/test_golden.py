@@ -54,9 +54,9 @@ from backstory.ledger.core.events import (
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.importing import read_document
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.threads.transcript import Transcript
 from backstory.projections.document.document import render
 from backstory.projections.history.replay import memory_at, replay

@@ -21,7 +21,7 @@ from backstory.http.app import create_app
 from backstory.http.caching.answers import Answer, Answers
 from backstory.ledger.core.commit import EMPTY, Head
 from backstory.ledger.core.scope import Scope
-from backstory.operations.services import HeadsSeen
+from backstory.services.services import HeadsSeen
 
 ADA = "/v1/document?user=ada"
 

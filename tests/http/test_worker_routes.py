@@ -25,7 +25,7 @@ from backstory import Backstory
 from backstory.http.metrics import WorkerMetrics
 from backstory.http.routes.worker import worker_app
 from backstory.ledger.core.errors import StoreError
-from backstory.ledger.log.store import Seal
+from backstory.ledger.engines.port import Seal
 from backstory.worker import Worker
 
 

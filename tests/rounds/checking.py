@@ -10,8 +10,8 @@ import msgspec
 from rounds.writers import Note
 
 from backstory.ledger.core.commit import head_of
+from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.store import EventStore
 
 
 def notes_in(*files: Path) -> list[Note]:

@@ -19,7 +19,7 @@ from psycopg import sql
 from rounds.disk import Disk, small_disk
 from sizes import LONG, cannot, sized
 
-from backstory.ledger.log.store.postgres.migrating import migrate
+from backstory.ledger.engines.postgres.migrating import migrate
 from benchmarks.private_nats import NatsCluster, NatsServer, binary
 from benchmarks.private_postgres import Server
 

@@ -18,7 +18,7 @@ from sizes import sized
 
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import StoreError
-from backstory.ledger.log.store import EventStore
+from backstory.ledger.engines.port import EventStore
 
 pytestmark = [
     pytest.mark.engine,

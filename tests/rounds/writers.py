@@ -20,7 +20,7 @@ from backstory.config.loading import load_settings
 from backstory.config.store_factory import open_store
 from backstory.ledger.core.commit import Head, head_of
 from backstory.ledger.core.errors import BackstoryError, UnknownOutcomeError, WrongExpectedVersionError
-from backstory.ledger.log.store import EventStore
+from backstory.ledger.engines.port import EventStore
 from backstory.testing.lines import sealed, turn
 
 TIMEOUT_SECONDS = 20

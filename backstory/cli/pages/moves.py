@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from backstory.cli.pages.labels import counted
 from backstory.cli.pages.page import Page
-from backstory.copying import CancelledCopy, CopiedHome
+from backstory.lifecycle.copying import CancelledCopy, CopiedHome
 
 
 def copied_lines(page: Page, done: CopiedHome) -> None:

@@ -94,8 +94,8 @@ def copy(
     """
     from backstory.cli.pages.moves import cancelled_lines, copied_lines
     from backstory.cli.session import progress_of_total
-    from backstory.copying import cancel as give_up
-    from backstory.copying import copy_home
+    from backstory.lifecycle.copying import cancel as give_up
+    from backstory.lifecycle.copying import copy_home
 
     session = session_of(ctx)
     session.check_home()

@@ -25,7 +25,7 @@ def doctor(
     Example: backstory --user ada doctor
     """
     from backstory.ledger.core.scope import Scope
-    from backstory.maintenance import doctor as examine
+    from backstory.lifecycle.maintenance import doctor as examine
 
     session = session_of(ctx)
     session.check_home()
@@ -70,7 +70,7 @@ def repair(
     Example: backstory --user ada repair --dry-run
     """
     from backstory.ledger.core.scope import Scope
-    from backstory.maintenance import repair_scope
+    from backstory.lifecycle.maintenance import repair_scope
 
     session = session_of(ctx)
     with session.opened() as bs:

@@ -132,7 +132,7 @@ def _write_secret(file: str, secret: str) -> None:
     import os
 
     from backstory.ledger.core.errors import UsageError
-    from backstory.ledger.log.store.files import refused, write_whole
+    from backstory.ledger.disk.files import refused, write_whole
 
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

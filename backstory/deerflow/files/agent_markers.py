@@ -19,12 +19,12 @@ from uuid import uuid4
 import msgspec
 
 from backstory.home import Backstory
+from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.disk.files import lock_beside, put_in_place, sync_folder
+from backstory.ledger.disk.locks import FileLocks
+from backstory.ledger.engines.changes import log_state
 from backstory.ledger.importing.deerflow_paths import users_folders
-from backstory.ledger.log.clock import SystemClock
-from backstory.ledger.log.store.changes import log_state
-from backstory.ledger.log.store.files import lock_beside, put_in_place, sync_folder
-from backstory.ledger.log.store.locks import FileLocks
 
 _log = logging.getLogger(__name__)
 

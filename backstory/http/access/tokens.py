@@ -24,7 +24,7 @@ from backstory.http.access.callers import Caller, Right
 from backstory.ledger.core.errors import ConfigError, InputError, NotFoundError, StoreError
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.store.files import lock_beside, put_in_place
+from backstory.ledger.disk.files import lock_beside, put_in_place
 
 __all__ = ["FILE", "VARIABLE", "NewToken", "Token", "TokenFile", "Tokens"]
 

@@ -19,7 +19,7 @@ from backstory.http.access.callers import Caller
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
-from backstory.operations.services import HeadsSeen
+from backstory.services.services import HeadsSeen
 
 __all__ = ["Answer", "Answers", "Key", "key_of", "matches"]
 

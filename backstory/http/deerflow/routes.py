@@ -29,7 +29,7 @@ from backstory.http.deerflow.models import (
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import BackstoryError, NotFoundError
 from backstory.ledger.core.policy import read_category
-from backstory.maintenance import replace_beyond_damage
+from backstory.lifecycle.maintenance import replace_beyond_damage
 from backstory.projections.document.document import Document
 
 USER_HEADER = "X-Backstory-User"

@@ -25,15 +25,14 @@ from backstory.http.bodies import (
     RollingBack,
 )
 from backstory.http.caching.answers import Answers
-from backstory.http.examples import FACT_CHANGE
 from backstory.http.exchange import Erasing, JsonResponse, Writing, WritingOnce
+from backstory.http.openapi.examples import FACT_CHANGE
+from backstory.http.openapi.schemas import Responses, returns
 from backstory.http.routes.parameters import versioned
-from backstory.http.schemas import Responses, returns
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.learning.flushed import Flushed
 from backstory.memory import MemoryHandle
-from backstory.operations.services import read_policy
 from backstory.projections.document.document import Document
 from backstory.projections.history.preview import UndoResult
 from backstory.results import (
@@ -44,6 +43,7 @@ from backstory.results import (
     PolicyResult,
     RemovedUser,
 )
+from backstory.services.services import read_policy
 
 router = versioned()
 

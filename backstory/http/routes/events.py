@@ -21,8 +21,8 @@ from starlette.responses import Response, StreamingResponse
 
 from backstory.http.exchange import ReadExchange, Reading
 from backstory.http.news import News
+from backstory.http.openapi.schemas import problem
 from backstory.http.routes.parameters import versioned
-from backstory.http.schemas import problem
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import BackstoryError, NotFoundError, UsageError
 from backstory.memory import MemoryHandle

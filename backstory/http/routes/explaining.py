@@ -10,8 +10,9 @@ from msgspec.structs import asdict
 from starlette.responses import Response
 
 from backstory.http.bodies import WhatIfQuestion
-from backstory.http.examples import COMMIT, LOG, REFUSALS, TIMELINE, USAGE, WHY, WHY_SAID
 from backstory.http.exchange import Reading
+from backstory.http.openapi.examples import COMMIT, LOG, REFUSALS, TIMELINE, USAGE, WHY, WHY_SAID
+from backstory.http.openapi.schemas import returns
 from backstory.http.pages import (
     CommitRefusals,
     LogPage,
@@ -23,11 +24,9 @@ from backstory.http.pages import (
 from backstory.http.routes.parameters import versioned
 from backstory.http.routes.progress import streamed, with_progress
 from backstory.http.routes.reading import Cursor, Time
-from backstory.http.schemas import returns
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.policy import POLICY_KEYS, policy_key
 from backstory.memory import MemoryHandle
-from backstory.operations.services import Progress, read_policy
 from backstory.projections.context.why_said import WhySaid
 from backstory.projections.graph import Graph, MessageFlow
 from backstory.projections.history.audit import Why
@@ -37,6 +36,7 @@ from backstory.projections.index.model_usage import ModelUsage
 from backstory.projections.index.timeline import Timeline
 from backstory.projections.integrity.verify import Verification
 from backstory.results import WhatIf
+from backstory.services.services import Progress, read_policy
 
 router = versioned("Explain")
 

@@ -8,13 +8,13 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from backstory.home import Backstory
-from backstory.http.examples import CALLER
 from backstory.http.exchange import JsonResponse, caller_of, home_of
 from backstory.http.metrics import CONTENT_TYPE, Metrics
+from backstory.http.openapi.examples import CALLER
+from backstory.http.openapi.schemas import problem, returns
 from backstory.http.pages import CallerShown, Health, ScopePage, UnreadableScope
 from backstory.http.routes.parameters import operation_id, versioned
 from backstory.http.routes.reading import Cursor, Limit
-from backstory.http.schemas import problem, returns
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import NotFoundError, UnavailableError
 from backstory.projections.integrity.disk_check import examine_writing

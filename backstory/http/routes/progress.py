@@ -15,12 +15,12 @@ from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
 from backstory.http.exchange import ReadExchange
+from backstory.http.openapi.schemas import Responses
 from backstory.http.problems import problem_of
-from backstory.http.schemas import Responses
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import BackstoryError
 from backstory.memory import MemoryHandle
-from backstory.operations.services import Progress
+from backstory.services.services import Progress
 
 __all__ = ["streamed", "with_progress"]
 

@@ -11,11 +11,11 @@ from fastapi import Query
 from starlette.responses import Response
 
 from backstory.http.bodies import FullContext
-from backstory.http.examples import CONTEXT, DOCUMENT, FACT, FACTS, FOUND, HEAD, MEMORY
 from backstory.http.exchange import Reading
+from backstory.http.openapi.examples import CONTEXT, DOCUMENT, FACT, FACTS, FOUND, HEAD, MEMORY
+from backstory.http.openapi.schemas import returns
 from backstory.http.pages import FactPage, ParkedThreads, ThreadPage, TurnPage, offset_of, part_of
 from backstory.http.routes.parameters import versioned
-from backstory.http.schemas import returns
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.events import Fact

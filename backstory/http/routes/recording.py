@@ -13,10 +13,10 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from backstory.http.bodies import Delivery
-from backstory.http.examples import RECORDED
 from backstory.http.exchange import MOST_OF_KEY, WriteExchange, WritingOnce
+from backstory.http.openapi.examples import RECORDED
+from backstory.http.openapi.schemas import returns
 from backstory.http.routes.parameters import versioned
-from backstory.http.schemas import returns
 from backstory.results import RecordResult
 
 

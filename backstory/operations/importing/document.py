@@ -10,10 +10,10 @@ from backstory.ledger.core.commands import ImportDocument, SaveDocument
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.events import Candidate, CandidateRejected, Event, FactAdded, NewFact, NewSummary
 from backstory.ledger.log.writer import Writer
-from backstory.operations.services import ScopeServices
 from backstory.projections.document.document import Document, document_of
 from backstory.projections.history.audit import Removed, last_state
 from backstory.results import ImportedDocument, RefusedItem, RenamedFact, ReturnedFact
+from backstory.services.services import ScopeServices
 
 
 def import_document(

@@ -24,10 +24,10 @@ from backstory.ledger.rules.decide import decide
 from backstory.ledger.text.tags import joined_tags
 from backstory.operations.importing.document import import_candidates, import_document
 from backstory.operations.recording import Intake
-from backstory.operations.services import ScopeServices
 from backstory.projections.document.document import document_of
 from backstory.projections.index.keyed_commits import digest_of
 from backstory.results import ImportedDocument, ReadFile
+from backstory.services.services import ScopeServices
 
 ProgressOfTotal = Callable[[int, int], None]
 """A callback that gets how much is done and how much there is."""

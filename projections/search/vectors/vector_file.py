@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
-from backstory.ledger.log.clock import SystemClock
-from backstory.ledger.log.store.files import sync, sync_folder, translated, write_whole
-from backstory.ledger.log.store.locks import FileLocks, Lease, lease
+from backstory.ledger.disk.files import sync, sync_folder, translated, write_whole
+from backstory.ledger.disk.locks import FileLocks, Lease, lease
 from backstory.projections.sqlite_file import DamagedError, UnusableError, classified, connect, remove, replacing
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from sizes import examples
 
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.store.changes import LogState
+from backstory.ledger.engines.changes import LogState
 from backstory.memory import MemoryHandle
 from backstory.outbox.delivered import Delivered
 

@@ -17,7 +17,7 @@ from places import USER, lines_of, served
 
 from backstory.config.loading import load_settings
 from backstory.ledger.core.errors import ConfigError, WitnessError
-from backstory.maintenance import doctor
+from backstory.lifecycle.maintenance import doctor
 from backstory.witness.destinations import CommandWitness, Destination, destination_of
 
 SECRET = "s3cr3t"  # noqa: S105 what must not be told

@@ -24,7 +24,7 @@ from backstory.ledger.core.commit import EMPTY, Cause, Head
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.events import NewFact
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
 from backstory.outbox.faults import Faults

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from served_home import CheckedClient, Server, contract_of, user
 from sizes import examples
 
-from backstory.http.schemas import components
+from backstory.http.openapi.schemas import components
 from backstory.ledger.extraction.model import Answer, Usage
 
 ADA = user("ada")

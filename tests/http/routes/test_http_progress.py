@@ -15,7 +15,7 @@ from serving import Stream, thread_server
 from backstory.http.routes import progress
 from backstory.ledger.core.errors import StoreError
 from backstory.memory import MemoryHandle
-from backstory.operations.services import Progress
+from backstory.services.services import Progress
 
 ADA = user("ada")
 EVENTS = {"Accept": "text/event-stream"}

@@ -12,7 +12,7 @@ from served_home import CheckedClient, Json, Server, copied, user
 from typer.testing import CliRunner
 
 from backstory.cli.app import app
-from backstory.ledger.log.clock import SystemClock
+from backstory.ledger.concurrency.clock import SystemClock
 
 ADA = user("ada")
 CODER = user("ada", "coder")

@@ -10,7 +10,7 @@ from served_home import CheckedClient, Json, Server
 from serving import token
 
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.store import folder_names
+from backstory.ledger.engines.jsonl import folder_names
 
 NAMES = ("ada", "ada-b", "Ada", "ad", "b/c", "zoë", "zo", "x" * 39, "x" * 200, "x" * 201 + "y", "x" * 120, "é" * 60)
 PREFIXES = ("", "a", "ad", "ada", "A", "b/", "zo", "zoë", "x", "x" * 41, "x" * 201, "x" * 121, "é" * 59, "none")

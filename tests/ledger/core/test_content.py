@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from backstory.ledger.core.content import fact_texts_in, texts_beside_fact, texts_of
 from backstory.ledger.core.events import (
     CandidateRejected,
     Consolidation,
@@ -30,6 +29,7 @@ from backstory.ledger.core.events import (
     Unread,
     UpdateFailed,
 )
+from backstory.ledger.erasure.content import fact_texts_in, texts_beside_fact, texts_of
 
 AT = "2026-03-01T10:00:00.000000Z"
 LABELS = {"scope": "word scope", "durability": "word durability", "authority": "word authority"}

@@ -8,8 +8,8 @@ import pytest
 from fakes import open_home
 
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.log.eraser import Eraser
-from backstory.ledger.log.store.jsonl import JsonlStore
 
 LEDGER = Scope("ada").stream("ledger")
 

@@ -26,7 +26,6 @@ from backstory.ledger.core.commands import (
     RollBack,
 )
 from backstory.ledger.core.commit import Cause, Commit
-from backstory.ledger.core.content import fact_texts, folded, words_in
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.errors import ConflictError, NotFoundError, UsageError
 from backstory.ledger.core.events import (
@@ -50,6 +49,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.policy import Policy
+from backstory.ledger.erasure.content import fact_texts, folded, words_in
 from backstory.ledger.erasure.plan import plan_erasure
 from backstory.ledger.erasure.requests import (
     Erasure,

@@ -9,7 +9,7 @@ from fakes import exchange, open_home
 
 from backstory.home import Backstory
 from backstory.ledger.core.errors import StoreError
-from backstory.maintenance import doctor
+from backstory.lifecycle.maintenance import doctor
 
 
 def linked(path: Path, away: Path) -> None:

@@ -14,15 +14,15 @@ import pytest
 from doubles.misbehaving import MisbehavingServer, completion
 from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, exchange, open_home, reply
 
+from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.core.errors import ConfigError, ModelRejectedError, ModelUnavailableError, NoModelError
 from backstory.ledger.core.events import TurnRange
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.extraction.model import Answer, Prompt, Usage
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.learning import observing
 from backstory.ledger.learning.updater import Job, Updater
-from backstory.ledger.log.clock import SystemClock
-from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import keep, read_message
 from backstory.otel import CallEnded, CallStarted, Observer, Refusal, UpdateSettled

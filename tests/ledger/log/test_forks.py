@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, Step, exchange, open_home, reply
 
+from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.concurrency.forks import ForkLock, register
 from backstory.ledger.core.commands import AddFact
 from backstory.ledger.core.commit import Cause, Commit
@@ -21,13 +22,12 @@ from backstory.ledger.core.errors import LockTimeoutError, UsageError
 from backstory.ledger.core.events import Access, NewFact
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.disk.locks import FileLocks
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.learning.producer import Producer
 from backstory.ledger.learning.updater import Updater
-from backstory.ledger.log.clock import SystemClock
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.group_commit import PendingCommit
-from backstory.ledger.log.store.jsonl import JsonlStore
-from backstory.ledger.log.store.locks import FileLocks
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
 from backstory.ledger.threads.due import Timing

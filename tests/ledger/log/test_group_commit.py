@@ -18,11 +18,11 @@ from backstory.ledger.core.errors import LockTimeoutError, StoreError, WrongExpe
 from backstory.ledger.core.events import FactAdded, NewFact
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.erasure.requests import ForgetEverything
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.group_commit import GroupCommit
 from backstory.ledger.log.pipeline import _Decided
-from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import _MOST_OVERTAKEN, Writer
 from backstory.ledger.messages import Kept
 from backstory.projections.history.replay import replay

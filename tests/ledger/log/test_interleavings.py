@@ -19,8 +19,8 @@ from backstory.ledger.core.errors import BackstoryError, NotFoundError, StoreErr
 from backstory.ledger.core.events import NewFact
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.erasure.requests import ForgetMatching, ForgetThread
-from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
 from backstory.projections.history.replay import replay

@@ -11,8 +11,8 @@ from fakes import FakeClock, ScriptedModel, exchange, open_home, reply
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import CorruptLogError, ModelRejectedError
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.state import FoldedState
-from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.engines.jsonl.store import JsonlStore
+from backstory.ledger.log.folded.state import FoldedState
 from backstory.memory import MemoryHandle
 from backstory.projections.index.index import ScopeIndex
 

@@ -13,13 +13,13 @@ from one_thread import Conversation, chat, says
 from backstory import Backstory
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.extraction.model import Prompt
-from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
 from backstory.ledger.threads.transcript import Thread
 from backstory.ledger.threads.turn_dedup import Arrival
-from backstory.maintenance import doctor
+from backstory.lifecycle.maintenance import doctor
 from backstory.memory import MemoryHandle
 from backstory.projections.turns.superseded import superseded_turns
 

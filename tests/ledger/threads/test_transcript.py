@@ -14,7 +14,7 @@ from one_thread import AT, Conversation, after, chat, says, unnamed
 from backstory.ledger.core.errors import StoreError, WrongExpectedVersionError
 from backstory.ledger.core.events import TurnRange, TurnRecorded, TurnSuperseded
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.log.writer import Recorded, Writer
 from backstory.ledger.messages import Kept
 from backstory.ledger.threads.turn_dedup import Mode, align

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 from memories import fact, memory_of
 
+from backstory.ledger.concurrency.background_load import BackgroundLoad
 from backstory.projections.context import Blocks, ScopeBlocks, Shares
-from backstory.projections.context.background_load import BackgroundLoad
 from backstory.projections.context.counting import ESTIMATE
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -12,9 +12,9 @@ from fakes import FakeClock, ScriptedModel, exchange, open_home, reply
 from memories import read
 
 from backstory import Backstory, MemoryHandle
+from backstory.ledger.concurrency.background_load import BackgroundLoad
 from backstory.ledger.core.errors import InputError, UsageError
 from backstory.ledger.extraction.recorded import RecordedReply
-from backstory.projections.context.background_load import BackgroundLoad
 from backstory.projections.context.counting import ESTIMATE
 from backstory.projections.context.vocabulary import load_vocabulary
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from backstory.projections.context.background_load import BackgroundLoad
+from backstory.ledger.concurrency.background_load import BackgroundLoad
 
 PATIENCE = 20.0
 
@@ -100,7 +100,7 @@ def test_a_child_of_a_process_that_was_loading_loads_for_itself() -> None:
 def test_whoever_begins_it_gets_away_first_and_whoever_waits_does_not_wait_for_that(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("backstory.projections.context.background_load._GRACE_SECONDS", PATIENCE)
+    monkeypatch.setattr("backstory.ledger.concurrency.background_load._GRACE_SECONDS", PATIENCE)
     loading = Loading("real")
     loading.go.set()
     later = BackgroundLoad("it", "until then", loading)

@@ -18,17 +18,17 @@ import pytest
 from doubles.other_engine import OtherEngine
 from fakes import PATIENCE, CountingSalts, FakeClock, open_home
 
+from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.core.commands import AddFact
 from backstory.ledger.core.commit import Cause, Head
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.ledger.core.events import NewFact
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.disk.locks import FileLocks
+from backstory.ledger.engines.jsonl.store import JsonlStore
+from backstory.ledger.engines.port import EventStore
 from backstory.ledger.erasure.requests import ForgetFact
-from backstory.ledger.log.clock import SystemClock
-from backstory.ledger.log.store import EventStore
-from backstory.ledger.log.store.jsonl import JsonlStore
-from backstory.ledger.log.store.locks import FileLocks
 from backstory.ledger.log.writer import Writer
 from backstory.projections.document.document import DocumentFile, render
 from backstory.projections.document.projector import DELAY_SECONDS, DocumentProjector

@@ -14,13 +14,13 @@ import pytest
 from fakes import FakeClock, exchange, open_home, reply
 
 from backstory.home import Backstory
+from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.events import Access, FactRemoved
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.disk.locks import FileLocks
 from backstory.ledger.extraction.recorded import RecordedReply
-from backstory.ledger.log.clock import SystemClock
-from backstory.ledger.log.store.locks import FileLocks
-from backstory.maintenance import doctor
+from backstory.lifecycle.maintenance import doctor
 from backstory.memory import MemoryHandle
 from backstory.projections.document.usage import UsageTracker
 

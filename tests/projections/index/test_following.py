@@ -23,8 +23,8 @@ from backstory.ledger.core.commit import EMPTY, Cause, Draft, Head, seal
 from backstory.ledger.core.errors import CorruptLogError, NotFoundError, StoreError
 from backstory.ledger.core.events import Fact, FactAdded, Redacted, Turn, TurnRecorded
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.store import Record
-from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.engines.jsonl.store import JsonlStore
+from backstory.ledger.engines.port import Record
 from backstory.memory import MemoryHandle
 from backstory.projections.search.corpus import Turns
 from backstory.projections.turns import (

@@ -28,10 +28,10 @@ from backstory.ledger.core.events import FactAdded, FactRevised, Redacted, TurnR
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.extraction.recorded import RecordedReply
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.snapshot import Place
-from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.folded.snapshot import Place
 from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.transcript import Transcript
 from backstory.ledger.threads.turn_columns import Trace

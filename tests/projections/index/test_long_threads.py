@@ -22,13 +22,13 @@ from backstory.ledger.core.errors import BackstoryError, CorruptLogError, ModelR
 from backstory.ledger.core.events import Turn, TurnRange, TurnRecorded
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import TRANSCRIPT, Scope
+from backstory.ledger.engines.jsonl.store import JsonlStore
+from backstory.ledger.engines.port import Record
 from backstory.ledger.extraction.model import Prompt
 from backstory.ledger.learning.producer import Producer
 from backstory.ledger.learning.updater import Updater
-from backstory.ledger.log.snapshot import Origin, RecordedLines, ThreadSnapshot
-from backstory.ledger.log.state import FoldedState
-from backstory.ledger.log.store import Record
-from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.log.folded.snapshot import Origin, RecordedLines, ThreadSnapshot
+from backstory.ledger.log.folded.state import FoldedState
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
 from backstory.ledger.threads.coverage import Coverage
@@ -59,8 +59,8 @@ def refresh(view: FoldedState) -> None:
 @contextmanager
 def small_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("backstory.ledger.log.earlier_threads.BLOCK_TURNS", 3)
-        patch.setattr("backstory.ledger.log.earlier_threads._MOST_TURNS", 12)
+        patch.setattr("backstory.ledger.log.folded.earlier_threads.BLOCK_TURNS", 3)
+        patch.setattr("backstory.ledger.log.folded.earlier_threads._MOST_TURNS", 12)
         patch.setattr("backstory.projections.index.kv._LEAF_BYTES", 400)
         yield
 

@@ -17,8 +17,8 @@ from small_home import LEDGER, SCOPE, TRANSCRIPT, USER, Home, redacted
 
 from backstory.ledger.core.commit import FORMAT, head_of
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.store.jsonl import JsonlStore
-from backstory.maintenance import doctor
+from backstory.ledger.engines.jsonl.store import JsonlStore
+from backstory.lifecycle.maintenance import doctor
 from backstory.projections.integrity.remedies import REMEDIES, Check
 from backstory.testing.lines import as_file, by_hand, erase
 
@@ -418,7 +418,7 @@ def test_of_a_large_home_a_part_is_verified_and_it_says_so(home: Home, monkeypat
 
 
 def test_of_many_memories_a_thousand_are_looked_at_and_it_says_so(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backstory.maintenance._FOLDERS", 1)
+    monkeypatch.setattr("backstory.lifecycle.maintenance._FOLDERS", 1)
     with open_home(home.path) as bs:
         for name in ("bob", "eve", "zoe"):
             bs.memory(name).add_fact("sings")

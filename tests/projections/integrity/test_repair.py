@@ -18,7 +18,7 @@ from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.ledger.core.events import PolicyChanged
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.projections.document.document import render
 from backstory.projections.history.replay import replay
 from backstory.projections.integrity.remedies import Check

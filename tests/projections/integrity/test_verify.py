@@ -18,8 +18,8 @@ from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.events import PolicyChanged, Redacted, TurnRange
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.store import Record
-from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.engines.jsonl.store import JsonlStore
+from backstory.ledger.engines.port import Record
 from backstory.ledger.log.writer import Writer
 from backstory.projections.integrity.stream_check import StreamCheck
 from backstory.projections.integrity.verify import Verification, verify

@@ -40,7 +40,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.kinds import LedgerCauseKind, words_of
 from backstory.ledger.core.policy import Policy
-from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.projections.history.replay import replay
 from backstory.projections.integrity.ledger_check import _EVENTS
 from backstory.projections.integrity.verify import verify

@@ -18,7 +18,7 @@ from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.events import Event, Fact, FactAdded, FactRemoved, FactRevised, Redacted
 from backstory.ledger.core.memory import Memory, evolve
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.log.store.jsonl import JsonlStore
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.memory import MemoryHandle
 from backstory.projections.search import corpus
 from backstory.projections.search.corpus import Change, Facts, Turns, turn_entry

@@ -510,7 +510,7 @@ def test_words_that_an_interrupted_erasure_left_are_not_embedded(
         raise StoreError("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr("backstory.ledger.log.store.jsonl.JsonlStore.redact", refuse)
+        patch.setattr("backstory.ledger.engines.jsonl.store.JsonlStore.redact", refuse)
         with pytest.raises(StoreError):
             memory.forget(matching="violin")
         memory.embed()

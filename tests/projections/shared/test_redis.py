@@ -12,7 +12,7 @@ from fakes import FakeClock, open_home
 
 from backstory.home import Backstory
 from backstory.ledger.core.errors import ConfigError
-from backstory.maintenance import doctor
+from backstory.lifecycle.maintenance import doctor
 from backstory.projections.shared.memories import FEWEST_COMMITS
 from backstory.projections.shared.redis_cache import RedisCache
 

@@ -14,8 +14,8 @@ from backstory.ledger.core.commit import Cause, Head
 from backstory.ledger.core.events import NewFact
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import LEDGER, Scope
+from backstory.ledger.engines.port import Seal
 from backstory.ledger.log.reader import Reader
-from backstory.ledger.log.store import Seal
 from backstory.ledger.log.writer import Writer
 from backstory.projections.shared.memories import FEWEST_COMMITS, SharedMemories
 

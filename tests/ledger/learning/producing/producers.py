@@ -12,10 +12,10 @@ from fakes import CountingSalts, FakeClock, ScriptedModel, Step, exchange, reply
 
 from backstory.home import Backstory
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.extraction.signals import Signals
 from backstory.ledger.learning.producer import Producer
 from backstory.ledger.learning.updater import Updater
-from backstory.ledger.log.store.jsonl import JsonlStore
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import keep, read_message
 from backstory.ledger.threads.due import Timing

@@ -1,0 +1,158 @@
+"""Context block of one scope: the text that an agent reads before it answers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backstory import checks
+from backstory.ledger.core.errors import InputError, UnavailableError
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.summaries import thread_summaries
+from backstory.ledger.messages import keep, read_message
+from backstory.projections.context import Blocks, Context, Shares, last_words, tokens_for
+from backstory.projections.context.joined import USERS, Joined, parted
+from backstory.projections.context.quotes import Quote, quotes
+from backstory.projections.search.lexical.tokenizer import as_said
+from backstory.projections.turns import TurnView
+from backstory.services.services import ScopeServices
+
+if TYPE_CHECKING:
+    from backstory.config.settings import Settings
+
+_MOST_TURNS = 64
+"""Turns that are tried for a block at most."""
+
+
+def blocks_of(settings: Settings, model: str | None) -> Blocks:
+    """Return what renders blocks as configured; `model` names the vocabulary that counts tokens, if it is known."""
+    counting: str = settings.token_counting
+    return Blocks(
+        Shares(
+            max_tokens=settings.max_injection_tokens,
+            guaranteed_categories=settings.guaranteed_categories,
+            guaranteed_tokens=settings.guaranteed_token_budget,
+            similarity_weight=settings.similarity_weight,
+            confidence_weight=settings.confidence_weight,
+            found_share=settings.context_found_share,
+        ),
+        tokens_for(model or settings.model.model or settings.model_name, exact=counting == "tiktoken"),
+        turns=settings.max_context_turns,
+        quoting=settings.context_turns,
+        enabled=settings.enabled and settings.injection_enabled,
+    )
+
+
+def context(
+    services: ScopeServices,
+    messages: str | Iterable[object] | None,
+    max_tokens: int | None,
+    *,
+    thread: str | None,
+    facts: bool,
+    tags: tuple[str, ...] = (),
+) -> Context:
+    """Return the block to inject; see `MemoryHandle.context`."""
+    if max_tokens is not None:
+        checks.whole("max_tokens", max_tokens, 1, "a whole number of tokens")
+    if thread is not None:
+        checks.text("thread", thread)
+    said = messages if messages is None or isinstance(messages, str) else checks.messages_in(messages)
+    services.home.must_be_open()
+    blocks = services.home.blocks
+    if not blocks.enabled:
+        return blocks.nothing()
+    words = None if said is None else last_words(said, blocks.turns) if facts else ""
+    writer = services.reading()
+    joined = services.joined()
+    memory = services.memory() if joined is None else joined.memory
+    alike = _likeness(services, memory, joined, words) if words else {}
+    if tags:
+        memory = _tagged(memory, tags)
+    lines = services.home.states(writer.scope).blocks
+    block = lines.block(
+        memory,
+        None if words is None else alike,
+        summaries=() if thread is None else thread_summaries(memory, thread),
+        max_tokens=max_tokens,
+        facts=facts,
+        quotes=_quotes(services, said, thread, tags) if facts and blocks.quoting else None,
+    )
+    own, users = parted(lines.newly_used(block.facts, writer.clock.now()))
+    for used, newly in ((writer, own), (services.beside(), users)):
+        if newly and used is not None:
+            services.home.usage.touch(used, newly)
+    if not block.text:
+        return block
+    head, beside = services.head_at(writer, memory.seq), services.beside()
+    of_both = None if joined is None or beside is None else services.head_at(beside, joined.users.seq)
+    return block.given_at(head, of_user=writer is not services.own, users=of_both)
+
+
+def _tagged(memory: Memory, tags: tuple[str, ...]) -> Memory:
+    """Return a memory without the facts that are about something else than a filter names."""
+    kept = {i: fact for i, fact in memory.facts.items() if not (fact.tags or fact.attributes) or fact.has(tags)}
+    return msgspec.structs.replace(memory, facts=kept)
+
+
+def _quotes(
+    services: ScopeServices, said: str | Sequence[object] | None, thread: str | None, tags: tuple[str, ...]
+) -> Iterable[Quote] | None:
+    """Return what was said in other conversations that is like the newest question; None where nothing ever was.
+
+    If the transcript cannot be read, that is a fault, and the block has the facts alone.
+    """
+    asked, is_present = last_words(said, 1), _is_of(said, thread)
+
+    def leave_out(turn: TurnView) -> bool:
+        return bool(tags and turn.tags and not set(tags).issubset(turn.tags)) or is_present(turn)
+
+    faults, scope = services.home.faults, services.scope
+    try:
+        with services.writer.reader.state() as state:
+            if not state.transcript.turn_count:
+                return None
+        found = services.state.search.said(asked, _MOST_TURNS, leave_out) if asked else ()
+    except UnavailableError as error:
+        faults.note(scope, "quote", error)
+        return None
+    faults.recovered(scope, "quote")
+    return quotes(found, as_said(asked))
+
+
+def _is_of(said: str | Sequence[object] | None, thread: str | None) -> Callable[[TurnView], bool]:
+    """Return what says of a turn whether it is of this conversation; without a thread its words tell."""
+    if thread is not None:
+        return lambda turn: turn.thread == thread
+    there: set[str] | None = None
+
+    def is_there(turn: TurnView) -> bool:
+        nonlocal there
+        if there is None:
+            there = _texts(said)
+        return turn.content.strip() in there
+
+    return is_there
+
+
+def _texts(said: str | Sequence[object] | None) -> set[str]:
+    if said is None or isinstance(said, str):
+        return {(said or "").strip()}
+    read = []
+    for message in said:
+        with contextlib.suppress(InputError):
+            read.append(read_message(message))
+    return {kept.content.strip() for kept in keep(read)}
+
+
+def _likeness(services: ScopeServices, memory: Memory, joined: Joined | None, words: str) -> Mapping[str, float]:
+    """Return how like the facts of a memory are to a text, by their ids in it."""
+    states, beside = services.home.states, services.beside()
+    if joined is None or beside is None:
+        return states(services.reading().scope).search.likeness(memory, words)
+    theirs = states(beside.scope).search.likeness(joined.users, words)
+    own = states(services.writer.scope).search.likeness(joined.own, words)
+    return {**own, **{f"{USERS}{fact_id}": alike for fact_id, alike in theirs.items()}}

@@ -1,0 +1,82 @@
+"""Changes of streams: which of them have new lines, or other ones, since they were looked at last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from backstory.ledger.engines.port import AnswersTogether, EventStore, TellsChanges
+
+__all__ = ["LogState", "StreamChanges", "log_state", "log_states"]
+
+
+class LogState(NamedTuple):
+    """What a stream holds: as long as both are the same, it is the same lines.
+
+    One of another edition, or a shorter one, may have lost some; a longer one of the same edition has more.
+    """
+
+    edition: str
+    size: int
+
+
+def log_state(store: EventStore, stream: str) -> LogState | None:
+    """Return what a stream holds now; None if it does not exist.
+
+    Raises:
+        StoreError: it could not be read.
+    """
+    edition = store.edition(stream)
+    return LogState(edition, store.size(stream)) if edition else None
+
+
+def log_states(store: EventStore, streams: Sequence[str]) -> Sequence[LogState | None]:
+    """Return what each stream holds now, with one question where the engine answers it; see `log_state`.
+
+    Raises:
+        StoreError: one could not be read.
+    """
+    if isinstance(store, AnswersTogether):
+        return [LogState(look.edition, look.size) if look.edition else None for look in store.looks(streams)]
+    return [log_state(store, stream) for stream in streams]
+
+
+class StreamChanges:
+    """Finds the streams that have changed since the last time it was asked; the first time, none.
+
+    An engine that is a `TellsChanges` is asked one question. In any other each stream is looked at.
+    """
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+        self._position: str | None = None
+        self._known: dict[str, LogState] | None = None
+
+    def find(self, is_wanted: Callable[[str], bool]) -> Iterator[str]:
+        """Yield the names of changed streams, of those that are wanted.
+
+        Args:
+            is_wanted: Whether a stream of this name is looked at.
+
+        Raises:
+            StoreError: the engine could not be read; the next call finds what this one did not.
+        """
+        if isinstance(self._store, TellsChanges):
+            names, position = self._store.changed(self._position)
+            yield from filter(is_wanted, names)
+            self._position = position
+            return
+        if self._known is None:
+            self._known = dict(self._states(is_wanted))
+            return
+        for stream, now in self._states(is_wanted):
+            if now != self._known.get(stream):
+                yield stream
+                # Only now: a caller that was interrupted gets it again.
+                self._known[stream] = now
+
+    def _states(self, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, LogState]]:
+        for stream in filter(is_wanted, self._store.streams()):
+            now = log_state(self._store, stream)
+            if now is not None:
+                yield stream, now

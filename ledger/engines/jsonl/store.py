@@ -1,0 +1,675 @@
+"""JSONL engine: streams as files below a home folder. It is the default and needs no server.
+
+`<stream>.jsonl` holds the lines. flock is taken on `<stream>.lock`, because an erasure may replace the log itself. An
+append takes the lock, checks the head, and makes one write and one sync; before a process's first append to a file
+the folders above it are synced. A last line without a line break was cut short by a crash: the next holder of the lock
+moves it to `<stream>.torn-<n>` and reports it. Any other damage is left for a person to judge. An erasure writes a new
+file and puts it in the place of the old one. Files stay open between two appends, because opening one costs more than
+locking it.
+
+After a sync, and before it releases the lock, a writer notes the head in the lock file. So a reader knows without the
+lock what is durable: everything up to the note, or the whole file while no process holds the lock.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+import os
+import threading
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from io import BufferedReader
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from backstory.ledger.concurrency.clock import Clock, SystemClock
+from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, head_of, inspect, prev_of
+from backstory.ledger.core.errors import CorruptLogError, WrongExpectedVersionError
+from backstory.ledger.disk.files import (
+    count_lines,
+    last_line,
+    open_in_folder,
+    sync,
+    sync_data,
+    sync_folder,
+    translated,
+    write_whole,
+)
+from backstory.ledger.disk.locks import FileLocks, kept_free, leased
+from backstory.ledger.engines.erasures import must_be_erasure
+from backstory.ledger.engines.following import followed
+from backstory.ledger.engines.jsonl.folder_names import FolderNames
+from backstory.ledger.engines.jsonl.removal import Removals
+from backstory.ledger.engines.jsonl.seal import FileSeal
+from backstory.ledger.engines.port import Record, RemovedLog, Seal
+
+_log = logging.getLogger(__name__)
+
+_FOLLOW_POLL_SECONDS = 0.2
+_KEPT_OPEN = 128
+_REMEMBERED = 4096
+_KEY_BYTES = 32
+_NOTE_BYTES = 128
+_MOVED_ASIDE = ("{}.torn-*", "{}.damaged-*", ".{}.mending", ".{}.copying", ".{}.erasing")
+"""What a crash, a repair, or a repair or an erasure that was killed leaves beside a log."""
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """What was seen of a file: as long as inode, size and time of change are still these, the head is."""
+
+    inode: int
+    size: int
+    changed: int
+    head: Head
+
+
+class _Cursor(msgspec.Struct, frozen=True):
+    """Where in a file the line after `seq` begins."""
+
+    inode: int
+    seq: int
+    byte: int
+
+
+class JsonlStore:
+    """Keeps streams as files below `home`; safe for threads and for several processes at once.
+
+    `lock_timeout` is how many seconds to wait for another process's lock.
+    """
+
+    def __init__(self, home: Path, *, lock_timeout: float = 10.0, clock: Clock | None = None) -> None:
+        self.home = home.absolute()
+        self._prefix = f"{self.home}/"
+        self._clock = clock or SystemClock()
+        self._known: dict[str, _Known] = {}
+        self._cursors: dict[str, _Cursor] = {}
+        self._durable: dict[str, Head] = {}
+        """The newest head of each stream that was once known to be durable."""
+        self._rooted: dict[str, int] = {}
+        self._home_rooted = False
+        self._open: dict[str, tuple[int, int]] = {}
+        self._process = os.getpid()
+        self._locks = FileLocks(lock_timeout, self._clock, tidy=True)
+        self._seal = FileSeal(self.home, lock_timeout, self._clock)
+        self._removals = Removals(self.home, self._locks, self._clock, self._seal.must_allow)
+        self._folders = FolderNames(self.home)
+
+    def __repr__(self) -> str:
+        return f"JsonlStore({str(self.home)!r})"
+
+    def __str__(self) -> str:
+        return f"jsonl:{self.home}"
+
+    def path(self, stream: str) -> Path:
+        """The file that holds a stream."""
+        return self.home / f"{stream}.jsonl"
+
+    def _file(self, stream: str) -> str:
+        """The same as a plain text: every commit asks for it, and making a Path is a good part of what it costs."""
+        return f"{self._prefix}{stream}.jsonl"
+
+    def append(self, stream: str, line: bytes, expected: int) -> None:
+        """Append one line durably; see `EventStore.append`."""
+        self.append_all(stream, (line,), expected)
+
+    def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
+        """Append lines with one write and one sync; see `EventStore.append_all`."""
+        path = self._file(stream)
+        with self.locked(stream), translated(path, "write"):
+            self._seal.must_allow()
+            try:
+                descriptor, stat = self._opened(stream, path, create=expected == 0)
+            except FileNotFoundError:
+                raise _other_version(stream, EMPTY, expected) from None
+            try:
+                head, size = self._head_for_writing(stream, descriptor, stat)
+                if head.seq != expected:
+                    raise _other_version(stream, head, expected)
+                if prev_of(lines[0]) != head.hash:
+                    raise CorruptLogError(
+                        f"{stream}: commit {head.seq} is not the one that was read: was the file exchanged?",
+                        kind="broken_prev",
+                        stream=stream,
+                        line=head.seq,
+                        byte=0,
+                    )
+                self._root(stream, stat.st_ino)
+                self._write(stream, descriptor, size, b"".join([line + b"\n" for line in lines]), head_of(lines[-1]))
+            finally:
+                # Only here, under the stream's lock, can no other thread be writing through its descriptor.
+                if len(self._open) > _KEPT_OPEN:
+                    self._close(stream)
+
+    def _opened(self, stream: str, path: str | Path, *, create: bool = False) -> tuple[int, os.stat_result]:
+        """Return the file's descriptor, kept from the last time if it is still that of the file at the path."""
+        if self._process != os.getpid():
+            # What the parent has open goes on being the parent's.
+            self._open, self._process = {}, os.getpid()
+        kept = self._open.get(stream)
+        if kept is not None:
+            with suppress(FileNotFoundError):
+                stat = os.stat(path)  # noqa: PTH116
+                if stat.st_ino == kept[1]:
+                    return kept[0], stat
+            self._close(stream)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0), 0o600)
+        stat = os.fstat(descriptor)
+        self._open[stream] = (descriptor, stat.st_ino)
+        return descriptor, stat
+
+    def _close(self, stream: str) -> None:
+        kept = self._open.pop(stream, None)
+        if kept is not None:
+            os.close(kept[0])
+
+    def _root(self, stream: str, inode: int) -> None:
+        """Sync the folders that lead to a file, before the first line that this process adds to it.
+
+        Also for an existing file: the process that made it, or a folder above it, may have died before syncing that.
+        """
+        if self._rooted.get(stream) == inode:
+            return
+        folder = self.path(stream).parent
+        sync_folder(folder)
+        while folder not in (self.home, folder.parent):
+            folder = folder.parent
+            sync_folder(folder)
+        if not self._home_rooted:
+            for above in self.home.parents:
+                _sync_above_home(above)
+            self._home_rooted = True
+        _remember(self._rooted, stream, inode)
+
+    def _write(self, stream: str, descriptor: int, size: int, data: bytes, head: Head) -> None:
+        try:
+            write_whole(descriptor, data)
+            sync_data(descriptor)
+        except BaseException:
+            # These lines were never reported as written, so they must not be read either.
+            self._forget(stream)
+            os.ftruncate(descriptor, size)
+            raise
+        stat = os.fstat(descriptor)
+        self._learn(stream, stat, head)
+        _remember(self._cursors, stream, _Cursor(stat.st_ino, head.seq, stat.st_size))
+        self._note(stream, head)
+
+    def _note(self, stream: str, head: Head) -> None:
+        """Note a head that is durable, for this process and, in the lock file, for others; the lock is held."""
+        _remember(self._durable, stream, head)
+        # Without a note readers look whether the lock is free: no reason to say that what was synced was not.
+        with suppress(OSError):
+            self._locks.write_note(self._lock_file(stream), _spelled_note(head))
+
+    def _forget(self, stream: str) -> None:
+        self._known.pop(stream, None)
+        self._cursors.pop(stream, None)
+
+    def _head_for_writing(self, stream: str, descriptor: int, stat: os.stat_result) -> tuple[Head, int]:
+        """Find the head, and the byte behind it, while holding the lock; a torn tail is moved aside first."""
+        known = self._recall(stream, stat)
+        if known is not None:
+            return known, stat.st_size
+        line, end = last_line(descriptor, stat.st_size)
+        head = self._parse_head(stream, descriptor, line, end)
+        if end < stat.st_size:
+            self._move_torn_tail(stream, descriptor, end, stat.st_size)
+            stat = os.fstat(descriptor)
+        self._learn(stream, stat, head)
+        return head, end
+
+    def _recall(self, stream: str, stat: os.stat_result) -> Head | None:
+        known = self._known.get(stream)
+        if known is None or (known.inode, known.size, known.changed) != (stat.st_ino, stat.st_size, stat.st_ctime_ns):
+            return None
+        return known.head
+
+    def _learn(self, stream: str, stat: os.stat_result, head: Head) -> None:
+        _remember(self._known, stream, _Known(stat.st_ino, stat.st_size, stat.st_ctime_ns, head))
+
+    def _parse_head(self, stream: str, descriptor: int, line: bytes, end: int) -> Head:
+        """Read the head off the last whole line, which has to be what was written."""
+        if end == 0:
+            return EMPTY
+        try:
+            found = inspect(line)
+            problem = None if found.intact else "is not what was written"
+        except UNREADABLE:
+            problem = "is no commit"
+        if problem is None:
+            return Head(found.seq, found.hash)
+        byte, number = end - len(line) - 1, count_lines(descriptor, end)
+        raise CorruptLogError(
+            f"{stream}: the last line, {number} at byte {byte}, {problem}; nothing is written until it is mended: "
+            "run `verify`",
+            kind="altered",
+            stream=stream,
+            line=number,
+            byte=byte,
+        )
+
+    def _move_torn_tail(self, stream: str, descriptor: int, end: int, size: int) -> None:
+        tail = os.pread(descriptor, size - end, end)
+        number = 1
+        while (aside := self.home / f"{stream}.torn-{number}").exists():
+            number += 1
+        sidecar = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            write_whole(sidecar, tail)
+            sync(sidecar)
+        except OSError:
+            aside.unlink()
+            raise
+        finally:
+            os.close(sidecar)
+        sync_folder(aside.parent)
+        os.ftruncate(descriptor, end)
+        sync_data(descriptor)
+        _log.warning("%s: the last line was cut short by a crash; its %d bytes are now in %s", stream, len(tail), aside)
+
+    def read(self, stream: str, after: int = 0, *, byte: int | None = None) -> Iterator[Record]:
+        """Yield the lines after a seq; see `EventStore.read`."""
+        path = self._file(stream)
+        with translated(path, "read"):
+            try:
+                file = open(path, "rb")  # noqa: PTH123, SIM115
+            except FileNotFoundError:
+                return
+            with file:
+                inode, seq, start = self._start(stream, file, after, byte)
+                try:
+                    for line in file:
+                        if not line.endswith(b"\n"):
+                            return
+                        begin = start
+                        seq, start = seq + 1, start + len(line)
+                        if seq > after:
+                            yield Record(line[:-1], begin)
+                finally:
+                    known = self._cursors.get(stream)
+                    # A reader that returned later lines before has to check that itself.
+                    if byte is None and (known is None or known.inode != inode or known.seq < seq):
+                        _remember(self._cursors, stream, _Cursor(inode, seq, start))
+
+    def _start(self, stream: str, file: BufferedReader, after: int, byte: int | None) -> tuple[int, int, int]:
+        """Skip what was passed before, if it is still there: a line has to end where the next is said to begin."""
+        inode = os.fstat(file.fileno()).st_ino
+        if byte is not None and _is_next(file, byte, after + 1):
+            return inode, after, file.seek(byte)
+        cursor = self._cursors.get(stream)
+        if cursor is None or cursor.inode != inode or cursor.seq > after:
+            return inode, 0, 0
+        if not _begins_line(file, cursor.byte):
+            self._cursors.pop(stream, None)
+            return inode, 0, 0
+        return inode, cursor.seq, file.seek(cursor.byte)
+
+    def head(self, stream: str) -> Head:
+        """Return where the stream stands; see `EventStore.head`."""
+        path = self._file(stream)
+        with translated(path, "read"):
+            try:
+                stat = os.stat(path)  # noqa: PTH116
+                known = self._recall(stream, stat)
+                if known is not None:
+                    return known
+                descriptor = os.open(path, os.O_RDONLY)
+            except FileNotFoundError:
+                return EMPTY
+            try:
+                stat = os.fstat(descriptor)
+                line, end = last_line(descriptor, stat.st_size)
+                head = self._parse_head(stream, descriptor, line, end)
+                if end == stat.st_size:
+                    self._learn(stream, stat, head)
+                return head
+            finally:
+                os.close(descriptor)
+
+    def durable_head(self, stream: str) -> Head:
+        """See `EventStore.durable_head`."""
+        now = self.head(stream)
+        if self._durable.get(stream) == now:
+            return now
+        lock = self._lock_file(stream)
+        noted = _read_note(lock)
+        if noted != now:
+            with kept_free(lock) as free:
+                if free:
+                    # No process is writing, so this is neither being synced nor being taken back.
+                    now = self.head(stream)
+            if not free:
+                now = self._durable_of(stream, now, lock)
+        _remember(self._durable, stream, now)
+        return now
+
+    def head_at_once(self, stream: str) -> Head | None:
+        """See `TellsAtOnce.head_at_once`: one look at the file."""
+        try:
+            stat = os.stat(self._file(stream))  # noqa: PTH116
+        except FileNotFoundError:
+            return EMPTY
+        except OSError:
+            return None
+        known = self._recall(stream, stat)
+        return known if known is not None and self._durable.get(stream) == known else None
+
+    def _durable_of(self, stream: str, now: Head, lock: str) -> Head:
+        """Return the durable head of a stream that another process may be writing."""
+        noted = _read_note(lock)
+        if noted is None or noted == now:
+            return now
+        known = self._durable.get(stream, EMPTY)
+        newest = known if known.seq > noted.seq else noted
+        # A note about more than there is, is that of another log.
+        return newest if newest.seq < now.seq else now
+
+    def settled_head(self, stream: str) -> Head:
+        """Return the head once it can neither be lost nor taken back; see `EventStore.settled_head`."""
+        path = self._file(stream)
+        with self.locked(stream), translated(path, "sync"):
+            try:
+                descriptor = os.open(path, os.O_RDONLY)
+            except FileNotFoundError:
+                return EMPTY
+            try:
+                # Its writer may have died, or been interrupted, before the sync.
+                sync_data(descriptor)
+                self._root(stream, os.fstat(descriptor).st_ino)
+            finally:
+                os.close(descriptor)
+            head = self.head(stream)
+            self._note(stream, head)
+            return head
+
+    def size(self, stream: str) -> int:
+        """Return how many bytes a stream takes."""
+        path = self._file(stream)
+        with translated(path, "read"):
+            try:
+                return os.stat(path).st_size  # noqa: PTH116
+            except FileNotFoundError:
+                return 0
+
+    def torn_tail(self, stream: str) -> Record | None:
+        """Return what a crash left behind the last whole line, if anything."""
+        path = self.path(stream)
+        with translated(path, "read"):
+            try:
+                descriptor = os.open(path, os.O_RDONLY)
+            except FileNotFoundError:
+                return None
+            try:
+                size = os.fstat(descriptor).st_size
+                _, end = last_line(descriptor, size)
+                return Record(os.pread(descriptor, size - end, end), end) if end < size else None
+            finally:
+                os.close(descriptor)
+
+    def streams(self, prefix: str = "") -> Iterator[str]:
+        """Yield the names of all streams that begin with the prefix, sorted."""
+        with translated(self.home, "read"):
+            names = sorted(_stream_names(self._prefix, prefix))
+        yield from names
+
+    def folders(self, folder: str) -> Sequence[str]:
+        """Return the names right below a folder; see `EventStore.folders`. One without a stream may be among them."""
+        with translated(self.home / folder, "read"):
+            return self._folders.names(folder)
+
+    def follow(self, stream: str, after: int = 0) -> Iterator[Record]:
+        """Yield the lines after a seq and then, without end, those that are appended; see `EventStore.follow`."""
+        return followed(
+            self,
+            stream,
+            after,
+            wait=lambda: self._clock.sleep(_FOLLOW_POLL_SECONDS),
+            if_lost="its tail was cut off; restore the file from a copy",
+        )
+
+    def close(self) -> None:
+        """Close what is kept open between two appends; the store can be used again."""
+        for stream in list(self._open):
+            self._let_go(stream)
+        self._locks.close()
+
+    def _let_go(self, stream: str) -> None:
+        # Only threads of this process use the descriptor, and the lock's file may be gone with its folder.
+        with self._locks.among_threads(self._lock_file(stream)):
+            self._close(stream)
+
+    def __del__(self) -> None:
+        if self._process == os.getpid():
+            for descriptor, _ in self._open.values():
+                os.close(descriptor)
+
+    def locked(self, stream: str, *, wait: bool = True) -> AbstractContextManager[None]:
+        """Hold the stream's lock; see `EventStore.locked`."""
+        return self._locks.held(self._lock_file(stream), wait=wait)
+
+    def _lock_file(self, stream: str) -> str:
+        return f"{self._prefix}{stream}.lock"
+
+    def lease(self, stream: str, name: str) -> AbstractContextManager[bool]:
+        """Try to be the only one at work on something; see `EventStore.lease`."""
+        spelled = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return leased(self.home / f"{stream}.lease-{spelled}")
+
+    def edition(self, stream: str) -> str:
+        """Return the file's inode: an erasure puts another file in its place."""
+        path = self._file(stream)
+        with translated(path, "read"):
+            try:
+                return str(os.stat(path).st_ino)  # noqa: PTH116
+            except FileNotFoundError:
+                return ""
+
+    def was_repaired(self, stream: str, edition: str) -> bool:
+        """Whether a repair has moved the file of an edition aside, so that lines that were read may be gone."""
+        path = self.path(stream)
+        with translated(path, "read"):
+            return any(str(aside.stat().st_ino) == edition for aside in path.parent.glob(f"{path.stem}.damaged-*"))
+
+    def key(self, stream: str, *, create: bool = False) -> bytes | None:
+        """Return the secret of a stream, from `<stream>.key`; see `EventStore.key`."""
+        path = self.home / f"{stream}.key"
+        with translated(path, "read"):
+            while True:
+                with suppress(FileNotFoundError):
+                    key = path.read_bytes()
+                    if len(key) == _KEY_BYTES:
+                        return key
+                    # A damaged key recognises nothing, so a new one is as good.
+                    if create:
+                        path.unlink(missing_ok=True)
+                if not create:
+                    return None
+                with self.locked(stream):
+                    self._seal.must_allow()
+                    _make_key(path, os.urandom(_KEY_BYTES))
+
+    def restore_key(self, stream: str, key: bytes) -> None:
+        """Set the secret of a stream; see `EventStore.restore_key`."""
+        if self.key(stream) != key:
+            self.destroy_key(stream)
+            path = self.home / f"{stream}.key"
+            with translated(path, "write"):
+                _make_key(path, key)
+
+    def destroy_key(self, stream: str) -> None:
+        """Destroy the secret of a stream; see `EventStore.destroy_key`."""
+        path = self.home / f"{stream}.key"
+        with self.locked(stream), translated(path, "remove"):
+            self._seal.must_allow()
+            # Who was killed while making one may have left a copy.
+            for copy in (path, *path.parent.glob(f".{path.name}.*")):
+                if copy.exists():
+                    copy.unlink()
+                    sync_folder(path.parent)
+
+    def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:
+        """Put stubs in the place of what was erased, in a new file; see `EventStore.redact`."""
+        path = self.path(stream)
+        with self.locked(stream), translated(path, "write"):
+            self._seal.must_allow()
+            # Files that were moved aside may hold the same content, so they go as well.
+            for moved in _MOVED_ASIDE:
+                for sidecar in path.parent.glob(moved.format(path.stem)):
+                    sidecar.unlink()
+            if not lines:
+                return
+            descriptor, stat = self._opened(stream, path)
+            self._head_for_writing(stream, descriptor, stat)
+            for sidecar in path.parent.glob(f"{path.stem}.torn-*"):
+                sidecar.unlink()
+            fresh = path.with_name(f".{path.stem}.erasing")
+            target = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                with os.fdopen(target, "wb") as file:
+                    for seq, record in enumerate(self.read(stream), 1):
+                        line = lines.get(seq)
+                        if line is not None:
+                            must_be_erasure(stream, seq, record.line, line)
+                        file.write((record.line if line is None else line) + b"\n")
+                    file.flush()
+                    sync(file.fileno())
+                fresh.rename(path)
+            except BaseException:
+                fresh.unlink(missing_ok=True)
+                raise
+            self._forget(stream)
+            self._close(stream)
+            sync_folder(path.parent)
+
+    def remove(self, folder: str) -> bool:
+        """Remove the streams below a folder, and the folder; see `EventStore.remove`."""
+        done = self._removals.remove(folder)
+        within = f"{folder}/"
+        for stream in [*self._known, *self._cursors, *self._durable, *self._rooted, *self._open]:
+            if stream.startswith(within):
+                self._let_go(stream)
+                self._forget(stream)
+                self._durable.pop(stream, None)
+                self._rooted.pop(stream, None)
+        return done
+
+    def is_removed(self, first: str) -> bool:
+        """See `EventStore.is_removed`."""
+        return self._removals.is_removed(first)
+
+    def removed_logs(self) -> Iterator[RemovedLog]:
+        """See `EventStore.removed_logs`."""
+        return self._removals.marks()
+
+    def restore_removed(self, log: RemovedLog) -> None:
+        """See `EventStore.restore_removed`."""
+        self._seal.must_allow()
+        self._removals.restore(log)
+
+    def seal(self) -> Seal | None:
+        """See `EventStore.seal`."""
+        return self._seal.read()
+
+    def set_seal(self, seal: Seal | None) -> None:
+        """See `EventStore.set_seal`."""
+        self._seal.put(seal)
+
+
+def _other_version(stream: str, head: Head, expected: int) -> WrongExpectedVersionError:
+    return WrongExpectedVersionError(
+        f"{stream} is at {head.seq}, not at {expected}: read on and decide again", actual=head.seq
+    )
+
+
+_T = TypeVar("_T")
+
+
+def _remember(known: dict[str, _T], stream: str, what: _T) -> None:
+    """Keep a note about a stream, and drop the oldest of too many."""
+    if len(known) >= _REMEMBERED and stream not in known:
+        with suppress(RuntimeError):
+            # Another thread may be noting something, too; then it is that one's turn.
+            known.pop(next(iter(known)), None)
+    known[stream] = what
+
+
+def _spelled_note(head: Head) -> bytes:
+    """Spell what a lock file says: seq and hash of a durable head, and a checksum, in as many bytes each time."""
+    said = f"{head.seq} {head.hash}"
+    return f"{said} {zlib.crc32(said.encode()):08x}".ljust(_NOTE_BYTES - 1).encode() + b"\n"
+
+
+def _read_note(path: str) -> Head | None:
+    """Read what a lock file says; None where it says nothing, or was read while it was being written."""
+    try:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+            seq, digest, checksum = file.read(_NOTE_BYTES).split()
+        if int(checksum, 16) == zlib.crc32(seq + b" " + digest):
+            return Head(int(seq), digest.decode())
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def _is_next(file: BufferedReader, byte: int, seq: int) -> bool:
+    """Whether the line of a seq begins at an offset; an erasure may have moved it."""
+    if not _begins_line(file, byte):
+        return False
+    file.seek(byte)
+    try:
+        return head_of(file.readline()).seq == seq
+    except UNREADABLE:
+        return False
+    finally:
+        file.seek(0)
+
+
+def _begins_line(file: BufferedReader, byte: int) -> bool:
+    return byte == 0 or os.pread(file.fileno(), 1, byte - 1) == b"\n"
+
+
+def _make_key(path: Path, key: bytes) -> None:
+    """Put a key in place, unless another process was first."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
+    descriptor, _ = open_in_folder(fresh, os.O_WRONLY | os.O_TRUNC)
+    try:
+        write_whole(descriptor, key)
+        sync(descriptor)
+        with suppress(FileExistsError):
+            os.link(fresh, path)
+    finally:
+        os.close(descriptor)
+        fresh.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def _sync_above_home(folder: Path) -> None:
+    """Sync a folder that the home lies in; one that we may not even open is none that was made for it."""
+    try:
+        with suppress(PermissionError):
+            sync_folder(folder)
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+
+
+def _stream_names(home: str, prefix: str) -> Iterator[str]:
+    """Walk through the folders that can hold a stream of that name; folders that vanish meanwhile are skipped."""
+    # The deepest folder that the prefix names; those beside it are not looked at.
+    below = prefix[: prefix.rfind("/") + 1]
+    folders = [(home + below, below)]
+    while folders:
+        folder, below = folders.pop()
+        with suppress(FileNotFoundError), os.scandir(folder) as entries:
+            for entry in entries:
+                name = f"{below}{entry.name}"
+                if entry.is_dir():
+                    if not entry.is_symlink() and (f"{name}/".startswith(prefix) or prefix.startswith(f"{name}/")):
+                        folders.append((entry.path, f"{name}/"))
+                elif name.endswith(".jsonl") and name.startswith(prefix):
+                    yield name.removesuffix(".jsonl")

@@ -1,0 +1,302 @@
+"""Locks and leases of the NATS engine: messages that expire unless their holder renews them.
+
+A lock is a marker on the subject of the commits, so it stands in the way of every append that does not know of it. A
+lease is the only message on a subject of its own. Both have a time to live, and a thread of the holder's renews them.
+A holder that was stopped for longer has lost its lock: its next append then has the wrong expectation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from backstory.ledger.concurrency.clock import Clock
+from backstory.ledger.concurrency.forks import register, start_thread
+from backstory.ledger.core.errors import BackstoryError, LockTimeoutError, SealedError
+from backstory.ledger.disk.locks import polled
+from backstory.ledger.engines.nats.jetstream import JetStream, Outgoing
+from backstory.ledger.engines.nats.messages import LOCK, MARKER_NOTE, Marker, Tip
+from backstory.ledger.engines.nats.reading import Reading
+from backstory.ledger.engines.nats.subjects import COMMITS, EMPTY, LEASES, Subjects, jetstream_of, spell
+
+_LISTING_SECONDS = 120
+"""What it may take to list the names of all streams."""
+
+_log = logging.getLogger(__name__)
+
+
+class Hold:
+    """A stream's lock among the threads of this process, and its marker while one of them holds it for all.
+
+    `tip` is where the stream stands, marker included.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.users = 0
+        """How many threads have it or wait for it."""
+        self.depth = 0
+        self.publishing = threading.Lock()
+        """Held while a message is sent to the subject, by the holder or by the thread that renews."""
+        self.tip: Tip | None = None
+
+
+class Holds:
+    """The locks and leases of a store; `timeout` is how many seconds to wait for another holder."""
+
+    def __init__(self, wire: JetStream, subjects: Subjects, reading: Reading, timeout: float, clock: Clock) -> None:
+        self._wire = wire
+        self._reading = reading
+        self._subjects = subjects
+        self._timeout = timeout
+        self._seconds = wire.address.lease_seconds
+        self._clock = clock
+        self._fresh()
+        register(self)
+
+    def _fresh(self) -> None:
+        self._guard = threading.RLock()
+        self._holds: dict[str, Hold] = {}
+        self._leases: dict[str, tuple[str, int]] = {}
+        self._owner = os.urandom(8).hex()
+        self._renewing: threading.Event | None = None
+
+    def renew(self) -> None:
+        """Begin without any lock in a forked child: they stay the parent's."""
+        self._fresh()
+
+    @contextmanager
+    def among_threads(self, stream: str, timeout: float | None = None) -> Iterator[Hold]:
+        """Keep the other threads of this process off.
+
+        Raises:
+            LockTimeoutError: another thread holds it.
+        """
+        seconds = self._timeout if timeout is None else timeout
+        hold = self._joined(stream)
+        try:
+            if not hold.lock.acquire(timeout=seconds):
+                raise LockTimeoutError(f"{stream} is still locked by another thread after {seconds:g} s: try again")
+            try:
+                yield hold
+            finally:
+                hold.lock.release()
+        finally:
+            self._left(stream, hold)
+
+    def _joined(self, stream: str) -> Hold:
+        with self._guard:
+            hold = self._holds.setdefault(stream, Hold())
+            hold.users += 1
+            return hold
+
+    def _left(self, stream: str, hold: Hold) -> None:
+        with self._guard:
+            hold.users -= 1
+            if not hold.users and self._holds.get(stream) is hold:
+                del self._holds[stream]
+
+    @contextmanager
+    def locked(self, stream: str, *, wait: bool = True) -> Iterator[Hold]:
+        """Hold a stream's lock; see `EventStore.locked`."""
+        timeout = self._timeout if wait else 0.0
+        with self.among_threads(stream, timeout) as hold:
+            if hold.depth == 0:
+                self._claim(stream, hold, timeout)
+            hold.depth += 1
+            try:
+                yield hold
+            finally:
+                hold.depth -= 1
+                if hold.depth == 0:
+                    self._release(stream, hold)
+
+    def _claim(self, stream: str, hold: Hold, timeout: float) -> None:
+        try:
+            claimed = polled(lambda: self._try(stream, hold), timeout, self._clock)
+        except SealedError:
+            # Nothing can be written, so there is nothing to keep others from.
+            return
+        if claimed:
+            self._keep_renewing()
+            return
+        if not timeout:
+            raise LockTimeoutError(f"{stream} is held by another process just now: try again")
+        raise LockTimeoutError(
+            f"{stream} is held by another process after {timeout:g} s: end that process, or raise "
+            "file_lock_timeout_seconds"
+        )
+
+    def _try(self, stream: str, hold: Hold) -> bool | None:
+        tip = self.load(stream)
+        return True if not self.is_held(stream, tip) and self._mark(stream, hold, tip) is None else None
+
+    def _mark(self, stream: str, hold: Hold, base: Tip) -> Tip | None:
+        """Put a marker on the subject, provided that the stream stands where it is said to.
+
+        Returns:
+            None if it is there; otherwise where the stream stands instead.
+        """
+        marker = Marker(LOCK, base.head.seq, base.head.hash, base.end, base.origin, self._owner, os.urandom(8).hex())
+        batch = [self.marker(stream, marker, base.at, self._seconds)]
+        if not base.head.seq:
+            # It outlives the lock: who lists the subjects of commits, and then these, takes no lock for a commit.
+            subject = self._subjects.of(EMPTY, stream)
+            batch.insert(0, Outgoing(subject, b"", "empty", ttl=self._seconds + _LISTING_SECONDS))
+        at = self._wire.publish(batch)
+        now = self.load(stream) if at is None else None
+        if now is not None and now.nonce == marker.nonce:
+            # An earlier attempt of this request had arrived.
+            at = now.at
+        if at is None:
+            return now
+        hold.tip = Tip(at, base.head, base.end, base.origin, at, self._owner, marker.nonce)
+        return None
+
+    def marker(self, stream: str, marker: Marker, expected: int, ttl: int = 0) -> Outgoing:
+        """Return the message of a marker."""
+        subject = self._subjects.of(COMMITS, stream)
+        return Outgoing(subject, marker.data(), MARKER_NOTE, expected, ttl, name=name_header(stream))
+
+    def _release(self, stream: str, hold: Hold) -> None:
+        with hold.publishing:
+            tip, hold.tip = hold.tip, None
+        if tip is not None:
+            with suppress(BackstoryError):
+                # It expires by itself where this fails.
+                self._wire.delete(self._name(stream), [tip.lock], erase=False)
+
+    def load(self, stream: str) -> Tip:
+        """Read where a stream stands, from the leader."""
+        return self._reading.tip(stream)
+
+    def is_held(self, stream: str, tip: Tip) -> bool:
+        """Whether another process holds the lock of a stream that stands there."""
+        if not tip.lock or tip.owner == self._owner:
+            return False
+        return tip.lock == tip.at or self._wire.get(self._name(stream), tip.lock) is not None
+
+    def wait_until_free(self, stream: str) -> Tip:
+        """Return where a stream stands once no other process holds its lock.
+
+        Raises:
+            LockTimeoutError: another process keeps it.
+        """
+        tips: list[Tip] = []
+
+        def look() -> bool | None:
+            tips.append(self.load(stream))
+            return None if self.is_held(stream, tips[-1]) else True
+
+        if not polled(look, self._timeout, self._clock):
+            raise LockTimeoutError(
+                f"{stream} is held by another process after {self._timeout:g} s: end that process, or raise "
+                "file_lock_timeout_seconds"
+            )
+        return tips[-1]
+
+    # Leases.
+
+    @contextmanager
+    def lease(self, stream: str, name: str) -> Iterator[bool]:
+        """Try to hold a lease; see `EventStore.lease`."""
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        shard = self._subjects.shard(stream)
+        subject = self._subjects.within(LEASES, shard, f"{spell(stream)}.{digest}")
+        jetstream = self._subjects.jetstream(shard)
+        nonce = os.urandom(8)
+        at = self._put_lease(subject, nonce, 0)
+        if at is None:
+            yield False
+            return
+        key = nonce.hex()
+        self._leases[key] = (subject, at)
+        self._keep_renewing()
+        try:
+            yield True
+        finally:
+            _, at = self._leases.pop(key, (subject, 0))
+            if at:
+                with suppress(BackstoryError):
+                    self._wire.delete(jetstream, [at], erase=False)
+
+    def _put_lease(self, subject: str, nonce: bytes, expected: int) -> int | None:
+        """Store the message of a lease, and return its sequence; None if the lease is another's."""
+        at = self._wire.publish([Outgoing(subject, nonce, "lease", expected, self._seconds, only=True)])
+        if at is None:
+            # An earlier attempt of this request may have arrived.
+            there = self._wire.last(jetstream_of(subject), subject)
+            at = there.seq if there is not None and there.data == nonce else None
+        return at
+
+    # Renewal.
+
+    def _keep_renewing(self) -> None:
+        with self._guard:
+            if self._renewing is None:
+                over = self._renewing = threading.Event()
+                start_thread("backstory-nats-leases", lambda: self._renew_until(over))
+
+    def close(self) -> None:
+        """End the thread that renews."""
+        with self._guard:
+            over, self._renewing = self._renewing, None
+        if over is not None:
+            over.set()
+
+    def _renew_until(self, over: threading.Event) -> None:
+        while not over.wait(self._seconds / 4):
+            with self._guard:
+                holds = [(stream, hold) for stream, hold in self._holds.items() if hold.tip is not None]
+            if not holds and not self._leases:
+                with self._guard:
+                    if self._renewing is over and not self._leases and not any(h.tip for h in self._holds.values()):
+                        self._renewing = None
+                        return
+            for stream, hold in holds:
+                self._renew_lock(stream, hold)
+            for key, (subject, at) in list(self._leases.items()):
+                self._renew_lease(key, subject, at)
+
+    def _renew_lock(self, stream: str, hold: Hold) -> None:
+        with hold.publishing, suppress(BackstoryError):
+            tip = hold.tip
+            if tip is None:
+                return
+            now = self._mark(stream, hold, tip)
+            if now is not None and self.is_mine(now, tip):
+                # An append whose outcome is not known had arrived.
+                now = self._mark(stream, hold, now)
+            if now is not None:
+                _log.warning("%s: its lock has expired while it was held; the next append says so", stream)
+                return
+            self._wire.delete(self._name(stream), [tip.lock], erase=False)
+
+    def is_mine(self, now: Tip, tip: Tip) -> bool:
+        """Whether the lock of a stream is still the one that this process held when the stream stood at a tip."""
+        return now.lock == tip.lock or now.owner == self._owner
+
+    def _renew_lease(self, key: str, subject: str, at: int) -> None:
+        with suppress(BackstoryError):
+            again = self._put_lease(subject, bytes.fromhex(key), at)
+            if again is None:
+                _log.warning("a lease has expired while it was held: %s", subject)
+                self._leases.pop(key, None)
+            elif key in self._leases:
+                self._leases[key] = (subject, again)
+            else:
+                self._wire.delete(jetstream_of(subject), [again], erase=False)
+
+    def _name(self, stream: str) -> str:
+        return self._subjects.jetstream(self._subjects.shard(stream))
+
+
+def name_header(stream: str) -> str:
+    """Return the header that holds a stream's name, "" where its subject does."""
+    if "~" not in spell(stream):
+        return ""
+    return stream.encode("utf-8", "surrogatepass").hex()
