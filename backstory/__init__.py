@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from backstory.ledger.core.scope import Scope as Scope
     from backstory.ledger.core.summaries import ThreadSummaryText as ThreadSummaryText
     from backstory.ledger.erasure.requests import Sharing as Sharing
-    from backstory.ledger.extraction.recorded import RecordedReply as RecordedReply
+    from backstory.ledger.extraction.models.recorded import RecordedReply as RecordedReply
     from backstory.ledger.learning.flushed import Flushed as Flushed
     from backstory.ledger.learning.observing import CallEnded as CallEnded
     from backstory.ledger.learning.observing import CallStarted as CallStarted
@@ -146,7 +146,7 @@ ledger.core.policy Policy
 ledger.core.scope Scope
 ledger.core.summaries ThreadSummaryText
 ledger.erasure.requests Sharing
-ledger.extraction.recorded RecordedReply
+ledger.extraction.models.recorded RecordedReply
 ledger.learning.flushed Flushed
 ledger.learning.observing CallEnded CallStarted Observer UpdateSettled
 memory MemoryHandle

@@ -25,7 +25,7 @@ from pathlib import Path
 import msgspec
 
 from backstory import Backstory, MemoryHandle
-from backstory.ledger.extraction.model import Answer, Prompt
+from backstory.ledger.extraction.models.model import Answer, Prompt
 
 __all__ = ["Deliver", "Findings", "StandIn", "Talk", "compared", "deliver", "generated", "opened", "real", "talked"]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from backstory import Backstory
-from backstory.ledger.extraction.recorded import read_replies
+from backstory.ledger.extraction.models.recorded import read_replies
 from benchmarks.rows import Row
 
 __all__ = ["evidence", "main"]

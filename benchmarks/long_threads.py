@@ -10,12 +10,12 @@ from pathlib import Path
 
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
-from backstory.ledger.extraction.model import Answer, Prompt
+from backstory.ledger.extraction.models.model import Answer, Prompt
 from backstory.ledger.learning.producer import Producer
 from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
-from backstory.ledger.threads.turn_dedup import Mode
+from backstory.ledger.threads.delivery.turn_dedup import Mode
 from backstory.projections.index.index import ScopeIndex
 from benchmarks.rows import Row, in_turn, ms
 

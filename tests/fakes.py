@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory.ledger.core.errors import ModelRejectedError
-from backstory.ledger.extraction.model import Answer, Prompt
+from backstory.ledger.extraction.models.model import Answer, Prompt
 
 if TYPE_CHECKING:
     from backstory.home import Backstory

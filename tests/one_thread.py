@@ -8,9 +8,9 @@ from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.events import Redacted, TurnRestored, TurnSuperseded
 from backstory.ledger.erasure.digest import sealing
 from backstory.ledger.messages import Kept
-from backstory.ledger.threads.told import Told
+from backstory.ledger.threads.delivery.told import Told
+from backstory.ledger.threads.delivery.turn_dedup import Mode, align
 from backstory.ledger.threads.transcript import Thread, Transcript
-from backstory.ledger.threads.turn_dedup import Mode, align
 
 __all__ = ["AT", "Conversation", "after", "chat", "says", "unnamed"]
 

@@ -11,7 +11,7 @@ from backstory.ledger.core.commit import Cause, Draft, Head, head_of, seal
 from backstory.ledger.core.events import Redacted
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.projections.integrity.verify import Verification, verify
 from backstory.testing.lines import AT, as_file, by_hand, slots
 

@@ -12,7 +12,7 @@ from fakes import FakeClock, ScriptedModel, Step, open_home, reply
 
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.extraction.model import Answer, Prompt
+from backstory.ledger.extraction.models.model import Answer, Prompt
 from backstory.ledger.learning.summarizer import SummaryOutcome
 from backstory.ledger.log.commits import read_commits
 

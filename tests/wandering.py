@@ -20,8 +20,8 @@ from fakes import FakeClock, open_home
 from backstory.ledger.core.errors import NotFoundError, RefusedError
 from backstory.ledger.core.events import Candidate, NewFact, NewSummary, Removal
 from backstory.ledger.core.policy import DEDUP_KEYS, EVICTIONS, PolicyValue
-from backstory.ledger.extraction.model import Answer, Prompt
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.model import Answer, Prompt
+from backstory.ledger.extraction.models.recorded import RecordedReply
 
 TEXTS = ("Ada runs", "ada runs.", "Ada lives in Oslo", "Ada lives in Bergen", "喜欢 Rust", "zebra", "b", "c", "d")
 THREADS = ("t1", "t2")

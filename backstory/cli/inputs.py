@@ -14,7 +14,7 @@ from pathlib import Path
 
 from backstory.ledger.core.errors import ConfigError, InputError
 from backstory.ledger.core.policy import PolicyKey, PolicyValue, policy_key, read_categories
-from backstory.ledger.extraction.recorded import RecordedReply, read_replies
+from backstory.ledger.extraction.models.recorded import RecordedReply, read_replies
 from backstory.ledger.messages.conversation_file import Conversation, conversation_in
 
 _BOM = b"\xef\xbb\xbf"

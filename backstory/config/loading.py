@@ -25,7 +25,7 @@ from backstory.config.settings import NO_EMBEDDER, WEIGHTS, ModelSettings, Setti
 from backstory.config.value_ranges import kind_of
 from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue
-from backstory.ledger.extraction.model import Model
+from backstory.ledger.extraction.models.model import Model
 
 _log = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ def chosen_model(given: ModelLike | None, loaded: Loaded) -> Model | None:
 def _provider_model(foreign: ForeignModel) -> Model:
     if foreign.provider not in OWN_PROVIDERS:
         return ProviderModel(foreign)
-    from backstory.ledger.extraction.openai import OpenAIModel
+    from backstory.ledger.extraction.models.openai import OpenAIModel
 
     return OpenAIModel(
         foreign.model, api_key=foreign.api_key, base_url=foreign.base_url, temperature=foreign.temperature

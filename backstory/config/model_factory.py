@@ -11,7 +11,7 @@ import orjson
 
 from backstory.config.settings import DEFAULT_MODEL, Settings
 from backstory.ledger.core.errors import ConfigError, ModelRejectedError, ModelUnavailableError
-from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage, token_count
+from backstory.ledger.extraction.models.model import Answer, Model, Prompt, Usage, token_count
 
 Ask: TypeAlias = Callable[[list[dict[str, str]]], "str | Mapping[str, object]"]
 """A function from chat messages (`role`, `content`) to the answer: its text, or the object that the prompt asks for."""
@@ -46,7 +46,7 @@ def as_model(given: ModelLike | None, settings: Settings, environ: Mapping[str, 
         reachable = stated.api_key or stated.base_url or env.get("OPENAI_API_KEY") or env.get("OPENAI_BASE_URL")
         if not reachable:
             return None
-        from backstory.ledger.extraction.openai import OpenAIModel
+        from backstory.ledger.extraction.models.openai import OpenAIModel
 
         return OpenAIModel(
             name or DEFAULT_MODEL,
@@ -61,7 +61,7 @@ def as_model(given: ModelLike | None, settings: Settings, environ: Mapping[str, 
 
         if isinstance(given, AsyncOpenAI):
             raise ConfigError("model is an asynchronous OpenAI client: give an openai.OpenAI")
-        from backstory.ledger.extraction.openai import OpenAIModel
+        from backstory.ledger.extraction.models.openai import OpenAIModel
 
         name = stated.model or settings.model_name or DEFAULT_MODEL
         return OpenAIModel(name, client=given, temperature=stated.temperature)  # type: ignore[arg-type]

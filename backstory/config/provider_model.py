@@ -12,7 +12,7 @@ from backstory.config.model_factory import as_model
 from backstory.config.settings import Settings
 from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import ConfigError
-from backstory.ledger.extraction.model import Answer, Model, Prompt
+from backstory.ledger.extraction.models.model import Answer, Model, Prompt
 
 OWN_PROVIDERS = (None, "openai")
 """The providers that need no LangChain: every server with the protocol of OpenAI."""
@@ -83,7 +83,7 @@ class ProviderModel:
         return self._foreign.model
 
     def ask(self, prompt: Prompt) -> Answer:
-        """See `backstory.ledger.extraction.model.Model`."""
+        """See `backstory.ledger.extraction.models.model.Model`."""
         with self._lock:
             if self._made is None:
                 self._made = as_model(make_chat_model(self._foreign), Settings())

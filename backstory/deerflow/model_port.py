@@ -13,7 +13,7 @@ from backstory.deerflow.config import Configured
 from backstory.deerflow.hooks import Hooks
 from backstory.deerflow.observers import CallObserver, Traces
 from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
-from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage, token_count
+from backstory.ledger.extraction.models.model import Answer, Model, Prompt, Usage, token_count
 from backstory.ledger.learning.observing import CallStarted
 
 _log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class ObservedModel:
         return self._asked.chat_model if isinstance(self._asked, ChatModelPort) else None
 
     def ask(self, prompt: Prompt) -> Answer:
-        """See `backstory.ledger.extraction.model.Model`."""
+        """See `backstory.ledger.extraction.models.model.Model`."""
         call = self._watch.current
         trace_id = None if call is None else self._traces.of(call.scope, call.thread)
         messages = _messages(prompt)

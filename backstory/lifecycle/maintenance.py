@@ -26,8 +26,8 @@ from backstory.ledger.core.errors import BackstoryError, ConfigError, CorruptLog
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.engines.port import EventStore, KnowsRisks
-from backstory.ledger.extraction.model import Prompt, public_address
-from backstory.ledger.extraction.openai import OpenAIModel
+from backstory.ledger.extraction.models.model import Prompt, public_address
+from backstory.ledger.extraction.models.openai import OpenAIModel
 from backstory.lifecycle.assembly import check_folders
 from backstory.projections.integrity.disk_check import examine_disk
 from backstory.projections.integrity.file_check import examine_files, scope_folders

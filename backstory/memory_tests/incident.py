@@ -27,8 +27,8 @@ from backstory.ledger.core.events import (
     Removal,
     Unread,
 )
-from backstory.ledger.extraction.recorded import RECORDED
-from backstory.ledger.rules.fact_ids import commit_named
+from backstory.ledger.extraction.models.recorded import RECORDED
+from backstory.ledger.rules.admission import commit_named
 from backstory.memory import MemoryHandle
 from backstory.memory_tests.kept_replies import KeptReply, prompt_key
 from backstory.memory_tests.steps import Message, Step, message_of

@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 from backstory.ledger.core.errors import InputError, ModelError, StoreError
-from backstory.ledger.extraction.model import Answer, Model, Prompt, usage_of
-from backstory.ledger.extraction.recorded import RECORDED, RecordedReply, read_replies
+from backstory.ledger.extraction.models.model import Answer, Model, Prompt, usage_of
+from backstory.ledger.extraction.models.recorded import RECORDED, RecordedReply, read_replies
 from backstory.ledger.learning.model_caller import ask_once
 from backstory.memory_tests.file import read_bytes
 from backstory.memory_tests.steps import Step

@@ -20,7 +20,7 @@ from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import ScopeError, UsageError
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import MemoryScope, Scope
-from backstory.ledger.threads.turn_match import Said
+from backstory.ledger.threads.delivery.turn_match import Said
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.projections.context import Context
 

@@ -31,7 +31,7 @@ from backstory.services.services import (
 )
 
 if TYPE_CHECKING:
-    from backstory.ledger.extraction.recorded import RecordedReply
+    from backstory.ledger.extraction.models.recorded import RecordedReply
 
 
 Recorded: TypeAlias = "RecordedReply | Mapping[str, object]"
@@ -71,7 +71,7 @@ def _answer(
     progress: Progress | None,
 ) -> Extracted:
     """Run pending updates with recorded answers in the model's place; see `MemoryHandle.extract`."""
-    from backstory.ledger.extraction.recorded import as_reply
+    from backstory.ledger.extraction.models.recorded import as_reply
 
     writer = services.writer
     if thread is not None:
@@ -205,7 +205,7 @@ class Learning(Operations):
             NoModelError: There is no model and there are no replies.
             NotFoundError: There is no such thread.
         """
-        from backstory.ledger.extraction.recorded import as_reply
+        from backstory.ledger.extraction.models.recorded import as_reply
 
         services = self._services
         writer, home = services.writer, services.home

@@ -31,11 +31,11 @@ from backstory.ledger.log.backlog import count_turns
 from backstory.ledger.log.commits import read_durable_commits
 from backstory.ledger.log.writer import TURNS_PER_COMMIT, Recorded, Writer
 from backstory.ledger.text.tags import read_tags
-from backstory.ledger.threads.continuing import continued, holds
-from backstory.ledger.threads.told import SKIPPED, Place, Told
+from backstory.ledger.threads.delivery.continuing import continued, holds
+from backstory.ledger.threads.delivery.told import SKIPPED, Place, Told
+from backstory.ledger.threads.delivery.turn_dedup import Mode
+from backstory.ledger.threads.delivery.turn_match import Said, spoken_in
 from backstory.ledger.threads.transcript import Thread, Threads
-from backstory.ledger.threads.turn_dedup import Mode
-from backstory.ledger.threads.turn_match import Said, spoken_in
 from backstory.projections.index.keyed_commits import delivered
 from backstory.projections.turns import TurnView
 from backstory.projections.turns.superseded import SupersededTurn, superseded_turns

@@ -12,7 +12,7 @@ import msgspec
 
 from backstory.aio import in_thread
 from backstory.ledger.core.errors import ConfigError, UsageError
-from backstory.ledger.extraction.model import Model
+from backstory.ledger.extraction.models.model import Model
 from backstory.ledger.log.commits import read_commits
 from backstory.projections.history.history import diff
 from backstory.projections.what_if.call_budget import BudgetedModel
@@ -23,7 +23,7 @@ from backstory.services.services import Operations, Progress, ScopeServices, mus
 
 if TYPE_CHECKING:
     from backstory.config.model_factory import ModelLike
-    from backstory.ledger.extraction.recorded import RecordedReply
+    from backstory.ledger.extraction.models.recorded import RecordedReply
 
 _MOST_NAMED = 10
 

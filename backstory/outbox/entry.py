@@ -10,13 +10,13 @@ import msgspec
 
 from backstory.checks import Unreadable, kept_of
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.threads.told import Told
-from backstory.ledger.threads.turn_dedup import Mode
+from backstory.ledger.threads.delivery.told import Told
+from backstory.ledger.threads.delivery.turn_dedup import Mode
 from backstory.results import RecordResult
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import KeepHidden, Kept
-    from backstory.ledger.threads.turn_dedup import Mode
+    from backstory.ledger.threads.delivery.turn_dedup import Mode
 
 _OVERHEAD_BYTES = 500
 """Approximate size of a kept message without its text."""

@@ -20,8 +20,8 @@ from backstory.results import RecordResult
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import KeepHidden, Kept
-    from backstory.ledger.threads.told import Told
-    from backstory.ledger.threads.turn_dedup import Mode
+    from backstory.ledger.threads.delivery.told import Told
+    from backstory.ledger.threads.delivery.turn_dedup import Mode
 
 _T = TypeVar("_T")
 _M = TypeVar("_M")

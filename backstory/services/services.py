@@ -24,7 +24,7 @@ from backstory.ledger.core.moments import ends, spell_moment
 from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue, read_categories
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.port import TellsAtOnce
-from backstory.ledger.extraction.model import Model
+from backstory.ledger.extraction.models.model import Model
 from backstory.ledger.learning.expiry import Expiry
 from backstory.ledger.learning.producer import Producer
 from backstory.ledger.learning.retention import Retention

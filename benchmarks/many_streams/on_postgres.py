@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 
 from backstory.ledger.core.commit import head_of, prev_of
+from backstory.ledger.engines.postgres.holds import lock_of
 from backstory.ledger.engines.postgres.migrating import migrate
-from backstory.ledger.engines.postgres.names import lock_of
 from benchmarks.many_streams.engines import on_disk
 from benchmarks.many_streams.lines import lines
 from benchmarks.private_postgres import Server

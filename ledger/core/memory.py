@@ -58,7 +58,7 @@ class Memory(msgspec.Struct, frozen=True):
     `seq` and `at` are the commit's; `changed_at` is the time of the last commit that changed the document.
     `configured` is the last policy that came from the configuration, so that a policy set by hand survives a
     restart. `barriers` holds the last seq of each kind in BARRIERS. `named_ahead` is the highest commit that an id
-    in an imported document named before it was made (see `rules.fact_ids`). Where agents share their user's
+    in an imported document named before it was made (see `rules.admission`). Where agents share their user's
     sections, `shared` is the last commit of an agent that shared one and `shared_before` the one before it, `moved`
     is whether the agent gave up its own, and `received` is the last commit that the user's memory received of each
     agent. `marks` are the texts that a person took away, by `mark_key`, and `erased` those that were erased, by keyed

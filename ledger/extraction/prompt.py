@@ -15,7 +15,7 @@ from backstory.ledger.core.policy import Category, Policy
 from backstory.ledger.extraction.dates import over_days, said_at, when
 from backstory.ledger.extraction.excerpt import FEWEST_MERGED, cut_line, excerpt, indented, line_size, on_one_line
 from backstory.ledger.extraction.items import reply_schema
-from backstory.ledger.extraction.model import Prompt
+from backstory.ledger.extraction.models.model import Prompt
 from backstory.ledger.extraction.signals import SIGNALS
 from backstory.ledger.extraction.templates import fill, load_templates
 from backstory.ledger.messages import abridge

@@ -11,7 +11,7 @@ from backstory.ledger.core.events import Section, Turn
 from backstory.ledger.core.sanitize import Json, safe_text
 from backstory.ledger.extraction.dates import days, when
 from backstory.ledger.extraction.excerpt import cut_line, line_size, on_one_line
-from backstory.ledger.extraction.model import Prompt
+from backstory.ledger.extraction.models.model import Prompt
 from backstory.ledger.extraction.prompt import MAX_TOKENS, conversation, digest_with, first_portion
 from backstory.ledger.extraction.reply import first_object, reply_text
 from backstory.ledger.extraction.templates import fill, load_summary_templates

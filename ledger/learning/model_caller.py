@@ -16,7 +16,7 @@ from backstory.ledger.core.errors import ModelError, ModelRejectedError, ModelUn
 from backstory.ledger.core.events import TurnRange
 from backstory.ledger.core.sanitize import MAX_NAME, clip
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage, usage_of
+from backstory.ledger.extraction.models.model import Answer, Model, Prompt, Usage, usage_of
 from backstory.ledger.learning.observing import CallStarted, Observer, Observers, provider_of
 
 _BACKOFF_SECONDS = (1.0, 60.0)

@@ -33,7 +33,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.sanitize import MAX_NAME, clip
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.extraction.model import Answer, Model, usage_of
+from backstory.ledger.extraction.models.model import Answer, Model, usage_of
 
 _log = logging.getLogger(__name__)
 
@@ -232,7 +232,7 @@ class Observers:
 
 def provider_of(model: Model) -> str:
     """Return the protocol of a model: OpenTelemetry's name `openai`, or `custom`."""
-    from backstory.ledger.extraction.openai import OpenAIModel
+    from backstory.ledger.extraction.models.openai import OpenAIModel
 
     return "openai" if isinstance(model, OpenAIModel) else "custom"
 

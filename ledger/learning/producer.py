@@ -26,7 +26,7 @@ from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.events import UpdateFailed
 from backstory.ledger.core.sanitize import clip
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.extraction.model import Model
+from backstory.ledger.extraction.models.model import Model
 from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.retention import Retention
 from backstory.ledger.learning.summarizer import Summarizer

@@ -15,8 +15,8 @@ from backstory.ledger.core.events import UpdateFailed
 from backstory.ledger.core.memory import BARRIERS
 from backstory.ledger.core.moments import parse_moment
 from backstory.ledger.core.sanitize import MAX_NAME, clip
-from backstory.ledger.extraction.model import Answer, Model, Prompt
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.model import Answer, Model, Prompt
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.learning.model_caller import ModelCaller, call_started, with_usage
 from backstory.ledger.learning.next_summary import SummaryGroup, SummaryLimits, next_group
 from backstory.ledger.learning.observing import CallStarted

@@ -20,8 +20,8 @@ from backstory.ledger.core.kinds import FailureReason
 from backstory.ledger.core.memory import BARRIERS, Memory
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.sanitize import MAX_NAME, clip
-from backstory.ledger.extraction.model import Answer, Model, Prompt
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.model import Answer, Model, Prompt
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.learning.model_caller import ModelCaller, ask_once, call_started, with_usage
 from backstory.ledger.learning.observing import CallStarted, Observer
 from backstory.ledger.learning.sharing import deliver, receive_all, try_to_deliver

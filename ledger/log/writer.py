@@ -57,9 +57,9 @@ from backstory.ledger.log.reader import Reader, State
 from backstory.ledger.log.served import ServedMemory, Serving
 from backstory.ledger.rules.decide import decide
 from backstory.ledger.rules.merge import too_late
-from backstory.ledger.threads.told import Told
+from backstory.ledger.threads.delivery.told import Told
+from backstory.ledger.threads.delivery.turn_dedup import Mode, align
 from backstory.ledger.threads.transcript import Thread
-from backstory.ledger.threads.turn_dedup import Mode, align
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept

@@ -1,7 +1,14 @@
-"""Admission of facts: threshold, duplicates and the cap, for every command that adds facts or changes the policy."""
+"""Admission of facts: ids, threshold, duplicates and the cap, for every command that adds facts or changes the policy.
+
+An id is `fact_SEQ_PLACE`, from the commit that added the fact and the fact's place in its proposal. An import keeps the
+ids of its document, and one of them may name a commit that is still to come. Every commit up to the highest one named
+so (event IdsReserved) gives its facts second ids, `fact_SEQ_PLACE_2`, which no import may bring. So no id is given
+twice. This depends on the document alone, not on what of it is refused: under another policy a fact has the same id.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import repeat
 from operator import attrgetter
@@ -25,12 +32,31 @@ from backstory.ledger.core.events import (
 from backstory.ledger.core.kinds import Rule, Sweep
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import kept_category
-from backstory.ledger.rules.fact_ids import given_id
 from backstory.ledger.rules.ranking import Ranking
 from backstory.ledger.rules.review import ends_later, is_past
 
 Newcomer: TypeAlias = tuple[NewFact | Consolidation, Fact]
 """A candidate and the fact that it would become."""
+
+_GIVEN = re.compile(r"fact_(\d{1,12})_.+", re.ASCII | re.DOTALL)
+"""Ids that name a commit. No ledger has commits with more than twelve digits."""
+_SECOND = re.compile(r"fact_\d{1,12}_\d+_2", re.ASCII)
+
+
+def given_id(seq: int, place: int, *, second: bool = False) -> str:
+    """Return the id that commit `seq` gives the fact at a place of its proposal."""
+    return f"fact_{seq}_{place}_2" if second else f"fact_{seq}_{place}"
+
+
+def commit_named(fact_id: str) -> int:
+    """Return the commit that an id names, 0 if it names none."""
+    found = _GIVEN.fullmatch(fact_id)
+    return 0 if found is None else int(found[1])
+
+
+def is_reserved(fact_id: str, seq: int) -> bool:
+    """Whether a commit after `seq` may give this id, so that no import may bring it."""
+    return commit_named(fact_id) > seq and _SECOND.fullmatch(fact_id) is not None
 
 
 class Verdict(msgspec.Struct, frozen=True):

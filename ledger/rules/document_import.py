@@ -36,8 +36,17 @@ from backstory.ledger.core.events import (
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import Policy, kept_category
 from backstory.ledger.core.sanitize import MAX_NAME
-from backstory.ledger.rules.admission import Newcomer, Verdict, admit, admitted, newborn, refusals_of
-from backstory.ledger.rules.fact_ids import commit_named, given_id, is_reserved
+from backstory.ledger.rules.admission import (
+    Newcomer,
+    Verdict,
+    admit,
+    admitted,
+    commit_named,
+    given_id,
+    is_reserved,
+    newborn,
+    refusals_of,
+)
 from backstory.ledger.rules.ranking import Ranking
 from backstory.ledger.rules.screening import period_verdict, threshold_verdict, too_long
 

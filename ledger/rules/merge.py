@@ -46,11 +46,11 @@ from backstory.ledger.rules.admission import (
     Verdict,
     admit,
     admitted,
+    given_id,
     leaving_ids,
     newborn,
     refusals_of,
 )
-from backstory.ledger.rules.fact_ids import given_id
 from backstory.ledger.rules.ranking import Ranking
 from backstory.ledger.rules.review import days_since, ends_later, lifetime, longest_lifetime, review_from
 from backstory.ledger.rules.screening import merged_confidence, screen, without_never

@@ -53,7 +53,7 @@ from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.core.summaries import SummaryKey
 from backstory.ledger.engines.port import EventStore
-from backstory.ledger.rules.fact_ids import given_id, is_reserved
+from backstory.ledger.rules.admission import given_id, is_reserved
 from backstory.ledger.rules.merge import FIRST_MERGED
 from backstory.projections.integrity.stream_check import StreamCheck
 

@@ -13,7 +13,7 @@ import msgspec
 
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.events import Turn, TurnRecorded, TurnSuperseded
-from backstory.ledger.threads.resend import align_delivery
+from backstory.ledger.threads.delivery.resend import align_delivery
 from backstory.ledger.threads.transcript import Transcript
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backstory.ledger.extraction.model import Answer, Model, Prompt, usage_of
+from backstory.ledger.extraction.models.model import Answer, Model, Prompt, usage_of
 from backstory.ledger.text.tokens import estimate_tokens
 
 

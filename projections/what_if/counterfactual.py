@@ -51,10 +51,9 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.policy import PolicyValue
-from backstory.ledger.rules.admission import Dropped, sweep
+from backstory.ledger.rules.admission import Dropped, commit_named, sweep
 from backstory.ledger.rules.decide import decide
 from backstory.ledger.rules.document_import import GONE
-from backstory.ledger.rules.fact_ids import commit_named
 from backstory.ledger.rules.ranking import Ranking
 
 

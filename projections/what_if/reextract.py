@@ -24,8 +24,8 @@ from backstory.ledger.core.events import (
     UpdateProposed,
 )
 from backstory.ledger.core.memory import Fold, Memory
-from backstory.ledger.extraction.model import Model
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.model import Model
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.learning.updater import Job, Updater
 from backstory.ledger.log.commits import read_durable_commits
 from backstory.ledger.log.writer import Writer

@@ -11,7 +11,7 @@ from fakes import open_home, reply
 from backstory.home import Backstory
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.lifecycle.maintenance import doctor
 from backstory.memory import MemoryHandle
 from backstory.projections.context.joined import OwnedFact

@@ -15,7 +15,7 @@ from backstory import Backstory, MemoryHandle
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import NotFoundError, RefusedError, UsageError
 from backstory.ledger.core.events import FactRemoved
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.projections.graph import FactNode
 
 TODAY, TOMORROW = "2026-03-01", "2026-03-02"

@@ -28,7 +28,7 @@ from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.disk.files import refused
 from backstory.ledger.disk.locks import FileLocks
-from backstory.ledger.extraction.recorded import as_reply
+from backstory.ledger.extraction.models.recorded import as_reply
 from backstory.ledger.learning.observing import CallEnded, CallStarted
 from backstory.outbox.faults import Faults, ModelFaults
 from backstory.results import FaultCount

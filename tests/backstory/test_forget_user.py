@@ -28,8 +28,8 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.disk.locks import FileLocks
 from backstory.ledger.engines.jsonl import removal
 from backstory.ledger.engines.jsonl.store import JsonlStore
-from backstory.ledger.extraction.model import Answer
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.model import Answer
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.log.writer import Writer
 from backstory.memory import MemoryHandle
 from backstory.operations import undoing

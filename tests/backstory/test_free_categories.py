@@ -10,7 +10,7 @@ from fakes import FakeClock, open_home
 
 from backstory.ledger.core.events import FactAdded, PolicyChanged
 from backstory.ledger.core.policy import Policy
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fakes import exchange, open_home, reply
 
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.projections.index.index import ScopeIndex
 
 

@@ -27,8 +27,8 @@ from backstory.ledger.core.errors import (
 )
 from backstory.ledger.core.events import CandidateRejected, PolicyChanged
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.extraction.openai import OpenAIModel
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.openai import OpenAIModel
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.log.reader import Reader
 from backstory.projections.document.document import render
 

@@ -11,7 +11,7 @@ import pytest
 from fakes import FakeClock, open_home, reply
 
 from backstory.ledger.core.events import CandidateRejected, UpdateProposed
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.log.commits import read_commits
 from backstory.memory import MemoryHandle
 from backstory.projections.what_if.what_if import decide_again

@@ -25,8 +25,8 @@ from backstory.ledger.core.events import (
     SummaryUpdated,
     UpdateFailed,
 )
-from backstory.ledger.extraction.model import Prompt
-from backstory.ledger.extraction.openai import OpenAIModel
+from backstory.ledger.extraction.models.model import Prompt
+from backstory.ledger.extraction.models.openai import OpenAIModel
 from backstory.memory_tests.file import read_test
 from benchmarks.live import __main__ as live
 from benchmarks.live.options import PROMPTS, Options, parse

@@ -34,8 +34,8 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import DEDUP_KEYS, EVICTIONS, PolicyValue
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import thread_summaries
-from backstory.ledger.extraction.model import Answer, Prompt
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.model import Answer, Prompt
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.learning.producer import Producer
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.rules.review import fragmented

@@ -21,7 +21,7 @@ from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import NewFact
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 from backstory.metagpt.turns import Turns
 from backstory.witness.signing import new_key

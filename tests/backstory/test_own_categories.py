@@ -13,7 +13,7 @@ from backstory.http.bodies import PolicyChanges
 from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.core.events import CandidateRejected, PolicyChanged, Unread, UpdateProposed
 from backstory.ledger.core.policy import Category, PolicyValue
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 from backstory.services.services import read_policy
 

@@ -9,7 +9,7 @@ from fakes import FakeClock, open_home, reply
 
 from backstory import Backstory, MemoryHandle
 from backstory.ledger.core.errors import KeyReusedError
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.messages import Kept
 
 IDS = pytest.mark.parametrize("with_ids", [False, True])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from backstory.ledger.core.errors import RefusedError, UsageError
 from backstory.ledger.core.events import Fact
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 from backstory.memory_tests.steps import message_of
 from backstory.outbox.fail_safe import FailSafeMemory

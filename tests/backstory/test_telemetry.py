@@ -26,8 +26,8 @@ from backstory.config.settings import DEFAULT_MODEL
 from backstory.ledger.core.errors import ConfigError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.core.events import TurnRange
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.extraction.model import Answer, Prompt, Usage
-from backstory.ledger.extraction.openai import OpenAIModel
+from backstory.ledger.extraction.models.model import Answer, Prompt, Usage
+from backstory.ledger.extraction.models.openai import OpenAIModel
 from backstory.otel import CallEnded, CallStarted, HostTelemetry, OpenTelemetryObserver, Refusal, UpdateSettled
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "observability.md").read_text(encoding="utf-8")

@@ -23,7 +23,7 @@ from backstory import Backstory
 from backstory.ledger.core.errors import InputError, NotFoundError, UsageError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.metagpt.turns import DEFAULT_THREAD, Turns
 from backstory.projections.index.index_file import SMALL_BYTES
 from backstory.projections.turns import TurnLog, TurnView

@@ -15,7 +15,7 @@ from sizes import PATIENT, examples, sized
 from backstory.ledger.core.errors import RefusedError
 from backstory.ledger.core.events import CandidateRejected, UpdateProposed
 from backstory.ledger.core.memory import MOST_MARKS, Fold, Memory
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.log.commits import read_commits
 from backstory.memory import MemoryHandle
 from backstory.projections.what_if.what_if import decide_again

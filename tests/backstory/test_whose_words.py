@@ -9,7 +9,7 @@ from fakes import open_home
 from typer.testing import CliRunner
 
 from backstory.cli.app import app
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 
 TURNS = [

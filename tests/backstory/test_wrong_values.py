@@ -20,7 +20,7 @@ from backstory.checks import messages_in, whole
 from backstory.home import Backstory
 from backstory.ledger.core.errors import InputError, NotFoundError, UsageError
 from backstory.ledger.core.moments import spell_moment
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 
 HUGE = 10**30

@@ -254,8 +254,8 @@ def test_callbacks_without_the_later_of_the_two_hooks_will_do(host):
 
 
 def test_callbacks_are_told_of_a_model_of_our_own_too(host, monkeypatch):
-    from backstory.ledger.extraction.model import Answer, Usage
-    from backstory.ledger.extraction.openai import OpenAIModel
+    from backstory.ledger.extraction.models.model import Answer, Usage
+    from backstory.ledger.extraction.models.openai import OpenAIModel
 
     def ask(self, prompt):
         return Answer(learning("Likes tea"), "gpt-real", Usage(11, 3))

@@ -21,7 +21,7 @@ from sizes import PATIENT, bytes_below, chance, sized
 
 from backstory.home import Backstory
 from backstory.ledger.core.errors import CorruptLogError
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 from backstory.projections.document.document import Document
 from backstory.projections.integrity.verify import Verification

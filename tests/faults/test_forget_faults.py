@@ -25,7 +25,7 @@ from faults.test_kill import acknowledged, verified
 from sizes import LONG, PATIENT, bytes_below, chance, sized
 
 from backstory.ledger.core.errors import NotFoundError
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 
 USER = "ada"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from fakes import exchange, open_home, reply
 
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 
 pytest.importorskip("resource", reason="this system has no limits of that kind")
 

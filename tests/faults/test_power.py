@@ -20,7 +20,7 @@ from faults.logs import Scope
 from faults.power import Power
 from sizes import PATIENT, chance, sized
 
-from backstory.ledger.extraction.model import Prompt
+from backstory.ledger.extraction.models.model import Prompt
 from backstory.memory import MemoryHandle
 
 pytestmark = [pytest.mark.slow, PATIENT]

@@ -27,8 +27,8 @@ from faults.logs import Scope
 from sizes import LONG, cannot
 
 from backstory.ledger.core.errors import BackstoryError, StoreError, UnavailableError
-from backstory.ledger.extraction.model import Prompt
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.model import Prompt
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 
 pytestmark = pytest.mark.slow  # servers and processes: more than an inner loop needs

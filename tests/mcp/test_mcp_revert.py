@@ -11,7 +11,7 @@ from fakes import exchange, open_home
 from mcp.shared.exceptions import MCPError
 
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.mcp.opening import Opened
 from backstory.mcp.server import memory_server
 from backstory.mcp.tools.confirming import Confirmation

@@ -10,7 +10,7 @@ import pytest
 from assistants import ERAS, call, error, result_of, text_of, using
 from fakes import open_home
 
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.mcp.opening import Opened
 from backstory.mcp.server import memory_server
 from backstory.memory import MemoryHandle

@@ -12,7 +12,7 @@ from hosting import Host
 from playwright.sync_api import Page, Route, expect
 from serving import ThreadServer
 
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 
 ALLERGY = "Ada is no longer allergic to peanuts"
 OSLO = "Ada lives in Oslo"

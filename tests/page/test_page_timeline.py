@@ -14,7 +14,7 @@ from hosting import Host
 from playwright.sync_api import Locator, Page, expect
 from serving import ThreadServer
 
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 
 SEVERE = "Ada is severely allergic to peanuts and carries an EpiPen"
 GONE = "Ada is no longer allergic to peanuts"

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from backstory.ledger.core.commit import Cause
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.extraction.recorded import RECORDED
+from backstory.ledger.extraction.models.recorded import RECORDED
 
 _KIBI = 1024
 _MOMENT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z\b|\+00:00)", re.ASCII)

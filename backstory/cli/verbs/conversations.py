@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from backstory.cli.pages.answers import RecordAnswer
     from backstory.home import Backstory
     from backstory.ledger.core.scope import Scope
-    from backstory.ledger.extraction.recorded import RecordedReply
+    from backstory.ledger.extraction.models.recorded import RecordedReply
     from backstory.ledger.messages.conversation_file import Conversation
-    from backstory.ledger.threads.turn_dedup import Mode
+    from backstory.ledger.threads.delivery.turn_dedup import Mode
     from backstory.memory import MemoryHandle
     from backstory.results import Extracted, ParkedThread, PendingThread
 

@@ -20,7 +20,7 @@ from backstory.http.proxy.thread_names import Find, Taken, ThreadNames
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.messages import Kept, Message
-from backstory.ledger.threads.told import HINT, SKIPPED, Place, Told, begin_of_question, unseen
+from backstory.ledger.threads.delivery.told import HINT, SKIPPED, Place, Told, begin_of_question, unseen
 from backstory.lifecycle.assembly import scaffolding_of
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.projections.context import Context

@@ -19,8 +19,8 @@ from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.messages import Kept
-from backstory.ledger.threads.told import HINT, Place, begin_of_question
-from backstory.ledger.threads.words import plain_words
+from backstory.ledger.threads.delivery.told import HINT, Place, begin_of_question
+from backstory.ledger.threads.delivery.words import plain_words
 
 _REMEMBERED = 4_096
 _MOST_CALLS = 64

@@ -29,7 +29,7 @@ from backstory.ledger.core.errors import (
 )
 from backstory.ledger.engines.port import Seal
 from backstory.ledger.engines.postgres.connections import Connections, is_lost, retried
-from backstory.ledger.engines.postgres.names import lock_of
+from backstory.ledger.engines.postgres.holds import lock_of
 from backstory.ledger.engines.postgres.sealing import DatabaseSeal
 
 __all__ = ["Appends"]

@@ -19,7 +19,7 @@ from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.engines.erasures import must_be_erasure
 from backstory.ledger.engines.postgres.connections import Connection, Connections, retried
-from backstory.ledger.engines.postgres.names import lock_of
+from backstory.ledger.engines.postgres.holds import lock_of
 from backstory.ledger.engines.postgres.sealing import DatabaseSeal
 
 __all__ = ["Erasures"]

@@ -15,7 +15,7 @@ import psycopg
 
 from backstory.ledger.concurrency.forks import register, start_thread
 from backstory.ledger.engines.postgres.connections import Connections
-from backstory.ledger.engines.postgres.names import lock_of
+from backstory.ledger.engines.postgres.holds import lock_of
 
 __all__ = ["Hints"]
 

@@ -11,6 +11,7 @@ append comes from the holder, and that the lock is still held.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import secrets
@@ -25,9 +26,8 @@ from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import LockTimeoutError
 from backstory.ledger.engines.postgres.awake import BEAT_SECONDS, STAY_OPEN, KeptAwake
 from backstory.ledger.engines.postgres.connections import Connection, Connections
-from backstory.ledger.engines.postgres.names import lock_of
 
-__all__ = ["Holds"]
+__all__ = ["Holds", "lease_of", "lock_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +36,22 @@ _log = logging.getLogger(__name__)
 _BEGIN = sql.SQL(f"BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; {STAY_OPEN}; SET LOCAL lock_timeout = {{}}")
 _WAIT = sql.SQL("SELECT pg_advisory_xact_lock({})")
 _TRY = sql.SQL("SELECT pg_try_advisory_xact_lock({})")
+
+
+def lock_of(stream: str) -> int:
+    """Return the number of a stream's lock."""
+    return _number("lock", stream)
+
+
+def lease_of(stream: str, name: str) -> int:
+    """Return the number of a lease beside a stream."""
+    return _number("lease", stream, name)
+
+
+def _number(*parts: str) -> int:
+    # 64 bits of a digest, so that two names hardly ever share one
+    spelled = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.sha256(spelled).digest()[:8], signed=True)
 
 
 class _Hold:

@@ -21,7 +21,7 @@ from psycopg import sql
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.engines.postgres.awake import STAY_OPEN, KeptAwake
 from backstory.ledger.engines.postgres.connections import Connection, Connections
-from backstory.ledger.engines.postgres.names import lease_of
+from backstory.ledger.engines.postgres.holds import lease_of
 
 __all__ = ["Leases"]
 

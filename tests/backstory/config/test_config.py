@@ -19,7 +19,7 @@ from backstory.config.settings import ModelSettings, Settings
 from backstory.config.value_ranges import bounds, kind_of
 from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.core.policy import DEDUP_KEYS, EVICTIONS, EVIDENCE, FIRST, POLICY_KEYS, check_policy
-from backstory.ledger.extraction.model import Prompt
+from backstory.ledger.extraction.models.model import Prompt
 
 SECRET = "sk-very-secret-0123456789"  # noqa: S105 the secret that must not be told
 

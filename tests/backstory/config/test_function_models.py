@@ -12,7 +12,7 @@ from backstory import Backstory
 from backstory.config.model_factory import as_model
 from backstory.config.settings import Settings
 from backstory.ledger.core.errors import ConfigError, ModelRejectedError
-from backstory.ledger.extraction.model import Prompt
+from backstory.ledger.extraction.models.model import Prompt
 
 PROMPT = Prompt("the system", "the user", "", {})
 CHANGES = {"newFacts": [{"content": "Ada lives in Åbo", "category": "context", "confidence": 0.9}]}

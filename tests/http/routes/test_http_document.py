@@ -19,7 +19,7 @@ from served_home import CheckedClient, Server, contract_of, user
 from sizes import examples
 
 from backstory.http.openapi.schemas import components
-from backstory.ledger.extraction.model import Answer, Usage
+from backstory.ledger.extraction.models.model import Answer, Usage
 
 ADA = user("ada")
 

@@ -13,7 +13,7 @@ from served_home import CheckedClient, Json, Server, user
 from sizes import examples
 
 from backstory.ledger.core.events import DOCUMENT_SECTIONS
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 
 ADA = user("ada")
 SORTS = ("born", "confidence", "content", "category")

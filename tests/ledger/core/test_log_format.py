@@ -38,7 +38,7 @@ from backstory.ledger.core.kinds import (
     words_of,
 )
 from backstory.ledger.core.policy import CATEGORIES, Category, Policy
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.rules.decide import RULES
 from backstory.projections.integrity.stream_check import stubs_of
 from backstory.testing.lines import as_file, by_hand, chain, digest, erase, offsets

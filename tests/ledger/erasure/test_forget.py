@@ -13,7 +13,7 @@ from fakes import PATIENCE, Gate, ScriptedModel, exchange, open_home
 
 from backstory.home import Backstory
 from backstory.ledger.core.errors import ModelRejectedError, NotFoundError, RefusedError, StoreError, UsageError
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.log.writer import Writer
 from backstory.memory import MemoryHandle
 from backstory.operations import learning

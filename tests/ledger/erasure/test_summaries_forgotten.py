@@ -18,7 +18,7 @@ from backstory.ledger.core.errors import ModelRejectedError, ModelUnavailableErr
 from backstory.ledger.core.events import Redacted, SummaryUpdated, TurnRange, UpdateFailed
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import SummaryKey, live_summaries
-from backstory.ledger.extraction.model import Prompt
+from backstory.ledger.extraction.models.model import Prompt
 from backstory.projections.history.replay import replay
 
 

@@ -24,7 +24,7 @@ from ugly import HEALTHY, UGLY, Ugly
 from backstory.ledger.core.errors import ReplyError
 from backstory.ledger.core.events import DOCUMENT_SECTIONS, Unread
 from backstory.ledger.core.policy import CATEGORIES, Policy
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.extraction.reply import read_reply
 
 pytestmark = PATIENT

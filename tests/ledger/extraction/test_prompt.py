@@ -21,7 +21,7 @@ from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.policy import CATEGORIES, Policy
 from backstory.ledger.extraction.excerpt import cut_to
 from backstory.ledger.extraction.items import reply_schema
-from backstory.ledger.extraction.model import Prompt
+from backstory.ledger.extraction.models.model import Prompt
 from backstory.ledger.extraction.prompt import PromptBuilder, Question
 from backstory.ledger.extraction.signals import SIGNALS
 from backstory.ledger.extraction.templates import NAMES, load_templates

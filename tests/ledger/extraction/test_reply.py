@@ -32,7 +32,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_FACT, MAX_NAME
 from backstory.ledger.extraction.items import reply_schema
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.extraction.reply import read_reply
 from backstory.memory import MemoryHandle
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from backstory.cli.app import app
 from backstory.home import Backstory
 from backstory.ledger.core.events import FactAdded
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 
 

@@ -19,8 +19,8 @@ from backstory.ledger.core.errors import ConfigError, ModelRejectedError, ModelU
 from backstory.ledger.core.events import TurnRange
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
-from backstory.ledger.extraction.model import Answer, Prompt, Usage
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.model import Answer, Prompt, Usage
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.learning import observing
 from backstory.ledger.learning.updater import Job, Updater
 from backstory.ledger.log.writer import Writer

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage
 from backstory.config.model_factory import as_model
 from backstory.config.settings import Settings
 from backstory.ledger.core.errors import ModelUnavailableError
-from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage
+from backstory.ledger.extraction.models.model import Answer, Model, Prompt, Usage
 
 PROMPT = Prompt("rules", "words", "0" * 64, {})
 BILL = {"input_tokens": 30, "output_tokens": 2, "total_tokens": 32}

@@ -23,7 +23,7 @@ from fakes import PATIENCE, FakeClock, exchange, open_home, reply
 
 from backstory.home import Backstory
 from backstory.ledger.core.events import UpdateFailed
-from backstory.ledger.extraction.openai import OpenAIModel
+from backstory.ledger.extraction.models.openai import OpenAIModel
 from backstory.memory import MemoryHandle
 
 pytestmark = pytest.mark.slow  # servers and processes: more than an inner loop needs

@@ -15,7 +15,7 @@ from backstory.ledger.core.errors import ModelRejectedError, ModelUnavailableErr
 from backstory.ledger.core.events import DOCUMENT_SECTIONS, Section, SummaryUpdated, TurnRange, UpdateFailed
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import SummaryKey, live_summaries, thread_summaries
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.learning.next_summary import SummaryLimits, next_group
 from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.transcript import Thread

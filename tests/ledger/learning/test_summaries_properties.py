@@ -15,7 +15,7 @@ from backstory.ledger.core.errors import ModelRejectedError
 from backstory.ledger.core.events import DOCUMENT_SECTIONS, Section, TurnRange
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.summaries import SummaryKey, live_summaries, overlapping_summaries
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.projections.document.document import render
 from backstory.projections.history.replay import replay
 from backstory.projections.what_if.what_if import decide_again

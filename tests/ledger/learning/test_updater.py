@@ -28,8 +28,8 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.erasure.requests import ForgetMatching
-from backstory.ledger.extraction.model import Answer, Prompt, Usage
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.model import Answer, Prompt, Usage
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.learning.updater import Job, Outcome, Updater
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.writer import Writer

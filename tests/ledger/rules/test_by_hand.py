@@ -25,7 +25,7 @@ from backstory.ledger.core.errors import (
 )
 from backstory.ledger.core.events import CandidateRejected, FactAdded, FactRemoved, FactRevised
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 
 Act = Callable[[MemoryHandle], object]

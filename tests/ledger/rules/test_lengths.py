@@ -13,7 +13,7 @@ from backstory.cli.app import app
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import CandidateRejected
 from backstory.ledger.core.sanitize import MAX_FACT, MAX_SUMMARY
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.importing import changes_since, read_document
 from backstory.memory import MemoryHandle
 

@@ -13,7 +13,7 @@ from fakes import PATIENCE, Gate, ScriptedModel, exchange, open_home
 
 from backstory.ledger.core.events import DOCUMENT_SECTIONS, CandidateRejected, FactRemoved, SummaryUpdated, UpdateFailed
 from backstory.ledger.core.policy import FIRST, PolicyValue
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 
 

@@ -23,7 +23,7 @@ from backstory.ledger.core.events import (
     TurnSuperseded,
     UpdateFailed,
 )
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.threads.coverage import is_quiet, last_answer, opening
 from backstory.ledger.threads.due import retry_at
 from backstory.ledger.threads.thread_coverage import Parked

@@ -8,8 +8,8 @@ from streams import recorded
 
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.events import TurnRange, TurnRestored, TurnSuperseded
+from backstory.ledger.threads.delivery.turn_match import matches
 from backstory.ledger.threads.turn_columns import Trace
-from backstory.ledger.threads.turn_match import matches
 
 
 @pytest.mark.parametrize(("text", "new"), [("I like tea.", 0), ("I run 5 km.", 0), ("I like black tea.", 1)])

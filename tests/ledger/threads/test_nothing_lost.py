@@ -22,7 +22,7 @@ from sizes import PATIENT, examples, sized
 
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.messages import Kept
-from backstory.ledger.threads.told import Told
+from backstory.ledger.threads.delivery.told import Told
 
 Style = Literal[
     "pairs",
@@ -377,8 +377,8 @@ def test_what_is_sent_twice_in_a_row_is_recorded_once(
 
 def test_the_property_sees_a_rule_that_loses(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the old rule did: whatever begins as the thread does takes the standing away from the rest."""
-    from backstory.ledger.threads import resend as resent
-    from backstory.ledger.threads import turn_dedup as arrival
+    from backstory.ledger.threads.delivery import resend as resent
+    from backstory.ledger.threads.delivery import turn_dedup as arrival
 
     def careless(thread: object, messages: Sequence[Kept], seal: object = None, **_: object) -> resent.Alignment:
         return resent.align_whole(thread, messages, seal)  # type: ignore[arg-type]

@@ -14,11 +14,11 @@ from backstory import Backstory
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
-from backstory.ledger.extraction.model import Prompt
+from backstory.ledger.extraction.models.model import Prompt
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
+from backstory.ledger.threads.delivery.turn_dedup import Arrival
 from backstory.ledger.threads.transcript import Thread
-from backstory.ledger.threads.turn_dedup import Arrival
 from backstory.lifecycle.maintenance import doctor
 from backstory.memory import MemoryHandle
 from backstory.projections.turns.superseded import superseded_turns
@@ -205,7 +205,7 @@ def test_restoring_undoes_a_withdrawal_and_a_replacement(steps: list[tuple[str, 
 def cut_by_the_old_rule(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Six turns of which a repeated greeting takes all but the first away, as versions before did."""
     from backstory.ledger.log import writer
-    from backstory.ledger.threads import turn_dedup as arrival
+    from backstory.ledger.threads.delivery import turn_dedup as arrival
 
     def old(thread: Thread, messages: list[Kept], at: str, **_: object) -> Arrival:
         turns = thread.standing()

@@ -17,7 +17,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.log.writer import Recorded, Writer
 from backstory.ledger.messages import Kept
-from backstory.ledger.threads.turn_dedup import Mode, align
+from backstory.ledger.threads.delivery.turn_dedup import Mode, align
 
 OPENED = ["I live in Oslo with my sister", "Oslo is a fine place to live"]
 OPENING = chat(*OPENED)

@@ -14,7 +14,7 @@ from memories import read
 from backstory import Backstory, MemoryHandle
 from backstory.ledger.concurrency.background_load import BackgroundLoad
 from backstory.ledger.core.errors import InputError, UsageError
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.projections.context.counting import ESTIMATE
 from backstory.projections.context.vocabulary import load_vocabulary
 

@@ -15,7 +15,7 @@ from memories import fact, memory_of, read, texts
 from sizes import examples
 
 from backstory import Backstory, MemoryHandle
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.projections.context import Context, GivenTurn
 from backstory.projections.context.block import Shares, fill
 from backstory.projections.context.counting import ESTIMATE

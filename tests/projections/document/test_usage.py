@@ -19,7 +19,7 @@ from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.events import Access, FactRemoved
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.disk.locks import FileLocks
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.lifecycle.maintenance import doctor
 from backstory.memory import MemoryHandle
 from backstory.projections.document.usage import UsageTracker

@@ -15,7 +15,7 @@ from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.events import Fact, FactAdded, NewFact, Redacted, Turn
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 from backstory.projections.graph import (
     Choice,

@@ -15,7 +15,7 @@ from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.events import Fact, PolicyChanged, Redacted
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.engines.jsonl.store import JsonlStore
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.projections.history.audit import why
 from backstory.projections.history.history import policy_in_words, revision_in_words, value_in_words
 

@@ -18,7 +18,7 @@ import pytest
 from fakes import FakeClock, ScriptedModel, open_home, reply
 
 from backstory.ledger.core.policy import PolicyValue
-from backstory.ledger.extraction.recorded import read_replies
+from backstory.ledger.extraction.models.recorded import read_replies
 from backstory.memory import MemoryHandle
 from backstory.projections.document.document import render
 from backstory.projections.turns import TurnView

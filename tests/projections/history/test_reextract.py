@@ -9,8 +9,8 @@ import pytest
 from fakes import FakeClock, ScriptedModel, exchange, open_home, reply
 
 from backstory.ledger.core.errors import ConfigError, ModelUnavailableError, NoModelError, NotFoundError, UsageError
-from backstory.ledger.extraction.model import Answer, Prompt, Usage
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.model import Answer, Prompt, Usage
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.learning.observing import CallStarted, Observer, UpdateSettled
 from backstory.memory import MemoryHandle
 from backstory.projections.what_if.reextract import UpdateCounts

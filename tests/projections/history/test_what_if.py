@@ -29,7 +29,7 @@ from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import ConfigError, NotFoundError, UsageError
 from backstory.ledger.core.events import Access, Edit, Erased, NewFact, PolicyChanged, UpdateProposed
 from backstory.ledger.core.policy import POLICY_KEYS, Policy, PolicyValue
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 from backstory.projections.document.document import render
 from backstory.projections.what_if.counterfactual import Counterfactual

@@ -29,7 +29,7 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.folded.snapshot import Place
 from backstory.ledger.threads.coverage import Coverage

@@ -24,7 +24,7 @@ from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import TRANSCRIPT, Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.engines.port import Record
-from backstory.ledger.extraction.model import Prompt
+from backstory.ledger.extraction.models.model import Prompt
 from backstory.ledger.learning.producer import Producer
 from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.folded.snapshot import Origin, RecordedLines, ThreadSnapshot

@@ -10,7 +10,7 @@ import pytest
 from fakes import open_home
 
 from backstory.home import Backstory
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 
 THREAD = "monday"

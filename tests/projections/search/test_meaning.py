@@ -19,7 +19,7 @@ from sizes import examples
 from backstory.home import Backstory
 from backstory.ledger.core.errors import ModelRejectedError, ModelUnavailableError, NoModelError, StoreError, UsageError
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 from backstory.projections.search.vectors.embedder import Floats, packed
 from backstory.projections.search.vectors.scope_vectors import VECTORS

@@ -20,7 +20,7 @@ from backstory.home import Backstory
 from backstory.ledger.core.errors import RefusedError, UsageError
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 from backstory.projections.search.results import Found
 

@@ -14,7 +14,7 @@ from backstory.ledger.core.errors import (
     StoreError,
 )
 from backstory.ledger.core.events import TurnRange
-from backstory.ledger.extraction.model import Prompt
+from backstory.ledger.extraction.models.model import Prompt
 from backstory.ledger.learning.producer import Producer
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.threads.due import Timing, answered

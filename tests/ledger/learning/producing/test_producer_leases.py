@@ -11,7 +11,7 @@ import pytest
 from fakes import PATIENCE, FakeClock, Gate, ScriptedModel, exchange, open_home, reply
 from producers import Shop
 
-from backstory.ledger.extraction.model import Prompt
+from backstory.ledger.extraction.models.model import Prompt
 
 
 def test_a_thread_that_another_process_learns_from_is_asked_about_once(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from backstory.ledger.core.errors import (
     CorruptLogError,
 )
 from backstory.ledger.core.events import Turn
-from backstory.ledger.extraction.model import Prompt
+from backstory.ledger.extraction.models.model import Prompt
 from backstory.ledger.extraction.signals import Signals, load_signals
 
 

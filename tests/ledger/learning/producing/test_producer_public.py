@@ -12,7 +12,7 @@ from producers import ACK, told
 from backstory.ledger.core.errors import (
     ConfigError,
 )
-from backstory.ledger.extraction.model import Answer, Prompt
+from backstory.ledger.extraction.models.model import Answer, Prompt
 from backstory.memory import MemoryHandle
 
 

@@ -15,7 +15,7 @@ from backstory.ledger.core.errors import (
     CorruptLogError,
     StoreError,
 )
-from backstory.ledger.extraction.model import Prompt
+from backstory.ledger.extraction.models.model import Prompt
 from backstory.ledger.learning.producer import Producer
 
 

@@ -9,8 +9,8 @@ from fakes import open_home, reply
 
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.sanitize import MAX_NAME
-from backstory.ledger.extraction.model import Answer, Prompt
-from backstory.ledger.extraction.recorded import RecordedReply, as_reply, read_replies
+from backstory.ledger.extraction.models.model import Answer, Prompt
+from backstory.ledger.extraction.models.recorded import RecordedReply, as_reply, read_replies
 
 PROMPT = Prompt(system="s", user="u", digest="0" * 64, schema={})
 

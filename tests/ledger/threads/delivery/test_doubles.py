@@ -26,7 +26,7 @@ STYLES = (
     "goes back to an earlier question",
 )
 _HOSTS = 25
-_PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "messages.md").read_text()
+_PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "messages.md").read_text()
 
 
 class Host:

@@ -27,8 +27,8 @@ from doubles.misbehaving import (
 )
 
 from backstory.ledger.core.errors import ModelRejectedError, ModelUnavailableError
-from backstory.ledger.extraction.model import Answer, Model, Prompt, Usage
-from backstory.ledger.extraction.openai import OpenAIModel
+from backstory.ledger.extraction.models.model import Answer, Model, Prompt, Usage
+from backstory.ledger.extraction.models.openai import OpenAIModel
 
 pytestmark = pytest.mark.slow  # servers and processes: more than an inner loop needs
 
@@ -637,7 +637,7 @@ def test_a_closed_model_opens_again(serve, build):
 
 def test_the_client_library_is_loaded_only_when_asked():
     script = (
-        "import sys; from backstory.ledger.extraction.openai import OpenAIModel; OpenAIModel('m', api_key='k');"
+        "import sys; from backstory.ledger.extraction.models.openai import OpenAIModel; OpenAIModel('m', api_key='k');"
         "sys.exit('openai' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

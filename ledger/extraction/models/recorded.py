@@ -9,7 +9,7 @@ import msgspec
 
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
-from backstory.ledger.extraction.model import Answer, Prompt, Usage, token_count
+from backstory.ledger.extraction.models.model import Answer, Prompt, Usage, token_count
 from backstory.ledger.text.json_text import inner_spans, read_number, where_too_deep
 
 RECORDED = "recorded"

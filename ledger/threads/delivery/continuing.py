@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from backstory.ledger.erasure.digest import Seal
-from backstory.ledger.threads.told import Place, TellingOf, begin_of_question
+from backstory.ledger.threads.delivery.told import Place, TellingOf, begin_of_question
 from backstory.ledger.threads.transcript import Thread
 
 if TYPE_CHECKING:

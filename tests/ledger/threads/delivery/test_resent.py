@@ -186,7 +186,7 @@ def test_a_text_of_substance_is_more_than_an_acknowledgement(text: str, enough: 
 
 DOCUMENTED = re.findall(
     r"^\| `((?:[QARB]\d ?)+)`[^|]*\| ([^|]+?)(?:, which .*?|) \|",
-    (Path(__file__).parents[3] / "docs" / "reference" / "messages.md")
+    (Path(__file__).parents[4] / "docs" / "reference" / "messages.md")
     .read_text()
     .partition("| delivery | recorded |")[2],
     re.MULTILINE,

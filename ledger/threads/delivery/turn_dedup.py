@@ -16,11 +16,11 @@ import msgspec
 from backstory.ledger.core.events import Event, Turn, TurnRange, TurnRecorded, TurnSuperseded
 from backstory.ledger.erasure.digest import Seal
 from backstory.ledger.text.acknowledgements import has_substance
-from backstory.ledger.threads.branches import given_up
-from backstory.ledger.threads.resend import NOTHING_KNOWN, align_delivery, align_whole
-from backstory.ledger.threads.told import Told, align_told
+from backstory.ledger.threads.delivery.branches import given_up
+from backstory.ledger.threads.delivery.resend import NOTHING_KNOWN, align_delivery, align_whole
+from backstory.ledger.threads.delivery.told import Told, align_told
+from backstory.ledger.threads.delivery.turn_match import Said
 from backstory.ledger.threads.transcript import Thread
-from backstory.ledger.threads.turn_match import Said
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept

@@ -27,9 +27,9 @@ import msgspec
 from backstory.ledger.core.events import Turn
 from backstory.ledger.erasure.digest import Seal
 from backstory.ledger.text.acknowledgements import has_substance
+from backstory.ledger.threads.delivery.turn_match import Piece, Said, Walk, is_reasoning, matched, matches
 from backstory.ledger.threads.transcript import Thread
 from backstory.ledger.threads.turn_columns import Trace
-from backstory.ledger.threads.turn_match import Piece, Said, Walk, is_reasoning, matched, matches
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
-from backstory.ledger.extraction.model import (
+from backstory.ledger.extraction.models.model import (
     Answer,
     Prompt,
     Usage,
