@@ -72,10 +72,8 @@ if TYPE_CHECKING:
     from backstory.projections.history.audit import Birth as Birth
     from backstory.projections.history.audit import Evidence as Evidence
     from backstory.projections.history.audit import HistoryItem as HistoryItem
-    from backstory.projections.history.audit import Refusal as Refusal
     from backstory.projections.history.audit import Removed as Removed
     from backstory.projections.history.audit import Why as Why
-    from backstory.projections.history.audit import WhyNot as WhyNot
     from backstory.projections.history.history import Diff as Diff
     from backstory.projections.history.history import LogEntry as LogEntry
     from backstory.projections.history.history import Revision as Revision
@@ -86,6 +84,8 @@ if TYPE_CHECKING:
     from backstory.projections.history.moment import SectionText as SectionText
     from backstory.projections.history.preview import ClearedAgent as ClearedAgent
     from backstory.projections.history.preview import UndoResult as UndoResult
+    from backstory.projections.history.refusals import Refusal as Refusal
+    from backstory.projections.history.refusals import WhyNot as WhyNot
     from backstory.projections.history.section_audit import SectionHistoryItem as SectionHistoryItem
     from backstory.projections.history.section_audit import WhySection as WhySection
     from backstory.projections.index.model_usage import DayUsage as DayUsage
@@ -157,7 +157,8 @@ otel OpenTelemetryObserver
 projections.context Context
 projections.document.document Document DocumentFact DocumentSection
 projections.graph Graph MessageFlow
-projections.history.audit Birth Evidence HistoryItem Refusal Removed Why WhyNot
+projections.history.audit Birth Evidence HistoryItem Removed Why
+projections.history.refusals Refusal WhyNot
 projections.history.history Diff LogEntry Revision SectionChange
 projections.history.moment CommitChange FactWindow MemoryMoment SectionText
 projections.history.preview ClearedAgent UndoResult

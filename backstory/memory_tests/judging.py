@@ -15,7 +15,7 @@ from backstory.ledger.erasure.content import folded
 from backstory.memory_tests.file import KINDS, Context, Count, Expectation, Kind, Match, Refused
 from backstory.memory_tests.likeness import Likeness
 from backstory.memory_tests.replay import Replay
-from backstory.projections.history.audit import content_of
+from backstory.projections.history.refusals import content_of
 
 _MOST_NAMED = 3
 

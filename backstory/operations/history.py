@@ -17,8 +17,9 @@ from backstory.ledger.core.scope import Scope
 from backstory.projections.context import Given
 from backstory.projections.context.joined import join
 from backstory.projections.context.why_said import WhySaid, quoted_turns, said_without_note, why_said
-from backstory.projections.history.audit import Evidence, Why, WhyNot, why, why_not
+from backstory.projections.history.audit import Evidence, Why, why
 from backstory.projections.history.history import Diff, LogEntry, diff, entry
+from backstory.projections.history.refusals import WhyNot, why_not
 from backstory.projections.history.section_audit import WhySection, why_section
 from backstory.projections.history.times import At, When
 from backstory.projections.index.index import ScopeIndex
@@ -246,7 +247,7 @@ class Explaining(Operations):
             in memory.
         """
         writer = self._services.reading()
-        return why_not(self._services.commits(writer), writer.memory(), checks.text("text", text))
+        return why_not(self._services.logs(writer), writer.memory(), checks.text("text", text))
 
     def refusals(self, seq: int | str) -> tuple[ExplainedRefusal, ...]:
         """Return what a commit refused, and what it would have taken to accept each candidate.

@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-import math
-import re
-import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Protocol, Self, TypeVar, assert_never
+from typing import Protocol, TypeVar, assert_never
 
 import msgspec
 
 from backstory.ledger.core.commit import Cause, Commit
-from backstory.ledger.core.dedup import dedup_key, mark_key
+from backstory.ledger.core.dedup import mark_key
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.events import (
-    Candidate,
     CandidateRejected,
-    Consolidation,
-    Edit,
     Erased,
     Event,
-    Extension,
     Fact,
     FactAdded,
     FactRemoved,
     FactRevised,
-    NewFact,
-    NewSummary,
     Redacted,
-    Reinforcement,
-    Removal,
     SectionEvent,
     SettingEvent,
     Turn,
     TurnEvent,
     TurnRange,
-    Unread,
     UpdateEvent,
 )
 from backstory.ledger.core.memory import Memory, lapses
@@ -170,33 +157,6 @@ class Why(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     removed: Removed | None
     periods: tuple[Period, ...] = ()
     lapsed: str | None = None
-
-
-class Refusal(msgspec.Struct, frozen=True):
-    """A refused candidate or a removed fact, with the reason."""
-
-    content: str
-    seq: int
-    at: str
-    rule: str
-    detail: str
-    fact: str | None = None
-    score: float = 0.0
-
-
-class WhyNot(tuple[Refusal, ...]):  # noqa: SLOT001 a tuple takes no slots with names
-    """Refused candidates and removed facts that are like a text, the best match first.
-
-    `remembered` are the facts in memory that are like it, the best match first.
-    """
-
-    remembered: tuple[Fact, ...]
-
-    def __new__(cls, refusals: Iterable[Refusal] = (), remembered: Iterable[Fact] = ()) -> Self:
-        """Make it of its refusals and of the facts in memory."""
-        found = super().__new__(cls, refusals)
-        found.remembered = tuple(remembered)
-        return found
 
 
 class Logs(Protocol):
@@ -381,92 +341,3 @@ def _in_words(event: Event, commit: Commit) -> str:
             return ""
         case _:
             assert_never(event)
-
-
-# Why not.
-
-_WORD = re.compile(r"[^\W_]+")
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
-_ALIKE = 0.4
-_MOST = 50
-
-
-def _terms(text: str) -> set[str]:
-    """Return the words of a text, and pairs of characters for scripts without spaces."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    terms: set[str] = set()
-    for word in _WORD.findall(folded):
-        for run in _CJK.findall(word):
-            terms |= {run[i : i + 2] for i in range(max(1, len(run) - 1))}
-        terms |= set(_CJK.sub(" ", word).split())
-    return terms
-
-
-def content_of(candidate: Candidate) -> str:
-    """Return what a candidate says, or asks for."""
-    match candidate:
-        case NewFact(content=content) | Consolidation(content=content):
-            return content
-        case NewSummary(summary=summary):
-            return summary
-        case Removal(id=fact_id, reason=reason):
-            return f"remove {fact_id}: {reason}" if reason else f"remove {fact_id}"
-        case Reinforcement(id=fact_id):
-            return f"confirm {fact_id}"
-        case Extension(id=fact_id, days=days):
-            return f"keep {fact_id} for {days} days more"
-        case Edit(id=fact_id, content=content):
-            return f"edit {fact_id}: {content}" if content else f"edit {fact_id}"
-        case Unread(text=text):
-            return text
-        case _:
-            assert_never(candidate)
-
-
-def _refusals(commits: Iterable[Commit], live: Memory) -> list[Refusal]:
-    found = []
-    for commit in commits:
-        for event in commit.events:
-            if isinstance(event, CandidateRejected):
-                content = content_of(event.candidate)
-                found.append(Refusal(content, commit.seq, commit.at, event.rule, event.detail))
-            elif isinstance(event, FactRemoved) and event.fact.id not in live.facts:
-                detail = event.note or event.detail or f"removed by {commit.cause.kind} {commit.seq}"
-                found.append(Refusal(event.fact.content, commit.seq, commit.at, event.reason, detail, event.fact.id))
-    return found
-
-
-def why_not(commits: Iterable[Commit], memory: Memory, text: str) -> WhyNot:
-    """Return refused candidates, removed facts and facts in memory that resemble a text, at most fifty of each kind.
-
-    The score is the share of the text's terms that the other text has, weighted by their rarity. A text with the same
-    dedup key scores 1.
-    """
-    refusals = _refusals(commits, memory)
-    refused = _alike(refusals, [refusal.content for refusal in refusals], text)
-    refused.sort(key=lambda one: (-one[0], -one[1].seq))
-    facts = memory.in_order()
-    remembered = _alike(facts, [fact.content for fact in facts], text)
-    remembered.sort(key=lambda one: -one[0])
-    return WhyNot(
-        (msgspec.structs.replace(refusal, score=round(score, 4)) for score, refusal in refused[:_MOST]),
-        (fact for _, fact in remembered[:_MOST]),
-    )
-
-
-def _alike(found: Sequence[T], contents: Sequence[str], text: str) -> list[tuple[float, T]]:
-    """Return those whose contents resemble a text, with their scores."""
-    scores = _scores(contents, text)
-    return [(score, one) for score, one in zip(scores, found, strict=True) if score >= _ALIKE]
-
-
-def _scores(contents: Sequence[str], text: str) -> Iterator[float]:
-    """Yield how much each of the contents resembles a text, from 0 to 1."""
-    wanted, key = _terms(text), dedup_key(text)
-    terms = [_terms(content) for content in contents]
-    spread = Counter(term for found in terms for term in found)
-    weight = {term: math.log(1 + (len(contents) + 1) / (spread[term] + 0.5)) for term in wanted}
-    total = sum(weight.values())
-    for content, found in zip(contents, terms, strict=True):
-        shared = sum(weight[term] for term in wanted & found)
-        yield 1.0 if dedup_key(content) == key else 0.99 * shared / total if total else 0.0

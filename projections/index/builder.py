@@ -28,9 +28,12 @@ from backstory.ledger.log.commits import must_belong
 from backstory.ledger.threads import ranges
 from backstory.ledger.threads.turn_columns import Trace
 from backstory.projections.history.history import facts_of
+from backstory.projections.history.refusals import statement_of
 from backstory.projections.index.kv import ChecksummedKV
 from backstory.projections.index.model_usage import UsageCount, usage_key
 from backstory.projections.index.periods import Period, keys_of
+from backstory.projections.index.refusal_words import BLOCK as REFUSALS
+from backstory.projections.index.refusal_words import RefusalBlock
 from backstory.projections.index.schema import (
     LAST,
     Checkpoint,
@@ -67,6 +70,7 @@ _thread_state = msgspec.msgpack.Decoder(ThreadState)
 _said = msgspec.msgpack.Decoder(Said)
 _block = msgspec.msgpack.Decoder(TimelineBlock)
 _count = msgspec.msgpack.Decoder(UsageCount)
+_refusals = msgspec.msgpack.Decoder(RefusalBlock)
 
 
 class StaleError(Exception):
@@ -100,6 +104,7 @@ class IndexBuilder:
         self._changes: dict[int, dict[bytes, bytes | None]] = {space: {} for space in Table}
         self._threads: dict[str, ThreadState] = {}
         self._block: OpenBlock | None = None
+        self._refused: tuple[int, RefusalBlock] | None = None
         self._cleared = tip.cleared
         self._turns = tip.turns
         self._checkpoint = tip.checkpoint
@@ -177,6 +182,7 @@ class IndexBuilder:
 
     def _flush(self) -> None:
         self._keep_block(self._fold.seq)
+        self._keep_refused()
         for name, state in self._threads.items():
             state.simplify()
             self._changes[Table.THREADS][named(name)] = pack(state)
@@ -245,6 +251,8 @@ class IndexBuilder:
                 self._changes[Table.SAYINGS][saying(stated.content) + stated.id.encode()] = b""
             elif isinstance(event, FactRemoved) and event.reason == "ended":
                 self._end(commit, event)
+            if (statement := statement_of(event)) is not None:
+                self._refuse(commit.seq, index, statement)
             if isinstance(event, Redacted):
                 self._redacted(event)
                 threads.add(event.thread)
@@ -281,6 +289,21 @@ class IndexBuilder:
     def _keep_block(self, seq: int) -> None:
         if self._block is not None:
             self._changes[Table.TIMELINE][number((seq - 1) // BLOCK)] = pack(self._block.block())
+
+    def _refuse(self, seq: int, index: int, statement: str) -> None:
+        """Note the words of what an event refuses or takes out of memory."""
+        if self._refused is None:
+            key, kept = next(self._kv.descending(Table.REFUSED, LAST), (number(0), b""))
+            self._refused = (number_in(key), _refusals.decode(kept) if kept else RefusalBlock())
+        if len(self._refused[1].places) == REFUSALS:
+            self._keep_refused()
+            self._refused = (self._refused[0] + 1, RefusalBlock())
+        self._refused[1].add(seq, index, statement)
+
+    def _keep_refused(self) -> None:
+        if self._refused is not None:
+            place, block = self._refused
+            self._changes[Table.REFUSED][number(place)] = pack(block)
 
     def _count_usage(self, commit: Commit) -> None:
         """Count a commit that a model was asked for under its day and model."""

@@ -9,7 +9,7 @@ checked. Every question is answered at the heads of the logs as they are now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import TypeVar
@@ -18,19 +18,21 @@ import msgspec
 
 from backstory.ledger.core.commit import EMPTY, Commit, Head
 from backstory.ledger.core.errors import CorruptLogError, NotFoundError, UsageError
-from backstory.ledger.core.events import Fact, Turn, TurnRange, TurnRecorded
+from backstory.ledger.core.events import CandidateRejected, Fact, FactRemoved, Turn, TurnRange, TurnRecorded
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.folded.snapshot import Origin, Place, RecordedLine, RecordedLines, ThreadSnapshot
 from backstory.ledger.threads.ranges import Ranges
 from backstory.ledger.threads.turn_columns import Trace
+from backstory.projections.history.refusals import Refused
 from backstory.projections.history.replay import Moment
 from backstory.projections.index.builder import BORN, IndexBuilder, IndexProgress
 from backstory.projections.index.index_file import SMALL_BYTES, IndexFile, IndexSnapshot
 from backstory.projections.index.kv import ChecksummedKV
 from backstory.projections.index.model_usage import DayUsage, ModelUsage, UsageCount
 from backstory.projections.index.periods import Period, ended_by, ranges_of
+from backstory.projections.index.refusal_words import RefusalBlock, resembling
 from backstory.projections.index.schema import (
     LAST,
     NOTHING,
@@ -68,6 +70,7 @@ _said = msgspec.msgpack.Decoder(Said)
 _trace = msgspec.msgpack.Decoder(Trace)
 _timeline = msgspec.msgpack.Decoder(TimelineBlock)
 _usage = msgspec.msgpack.Decoder(UsageCount)
+_refusals = msgspec.msgpack.Decoder(RefusalBlock)
 _fact = msgspec.msgpack.Decoder(Fact)
 _period = msgspec.msgpack.Decoder(Period)
 
@@ -343,6 +346,10 @@ class ScopeIndex(ReadModel):
 
         return ModelUsage(tuple(self._ask(days)))
 
+    def refused(self, text: str, most: int, live: Container[str]) -> list[tuple[float, Commit, Refused]]:
+        """Return the refused candidates and removed facts that resemble a text; see `RefusalLogs.refused`."""
+        return self._ask(lambda at: list(islice(_refused(at, text, live), most)))
+
     def find_fact(self, prefix: str) -> str:
         """Return the id of the one fact, live or gone, that an id or its unique beginning names.
 
@@ -464,6 +471,7 @@ _TOLD = {
     Table.REDACTED: "what is left of erased turns",
     Table.TIMELINE: "times and kinds of commits",
     Table.USAGE: "tokens by day and model",
+    Table.REFUSED: "words of what was refused or removed",
 }
 
 
@@ -564,6 +572,21 @@ def _recorded_by(at: IndexSnapshot, thread: str, seq: int) -> int:
         else:
             high = first - 1
     return low
+
+
+def _refused(at: IndexSnapshot, text: str, live: Container[str]) -> Iterator[tuple[float, Commit, Refused]]:
+    blocks = [_refusals.decode(value) for _, value in at.kv.ascending(Table.REFUSED)]
+    commits: dict[int, Commit] = {}
+    for score, seq, index in resembling(blocks, text):
+        if seq not in commits:
+            commits[seq] = _one(at, seq)
+        match commits[seq].events[index]:
+            case CandidateRejected() as event:
+                yield score, commits[seq], event
+            case FactRemoved(fact=fact) as event if fact.id not in live:
+                yield score, commits[seq], event
+            case _:
+                pass
 
 
 def _facts(at: IndexSnapshot, prefix: str) -> list[str]:

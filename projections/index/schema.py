@@ -18,7 +18,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.threads.ranges import Ranges, overlap
 from backstory.ledger.threads.thread_coverage import ThreadCoverage
 
-VERSION = 15
+VERSION = 16
 """Raise it whenever what is kept changes, such as a field of Memory or of Fact: an index of another version is none."""
 
 SAYING_BYTES = 16
@@ -66,6 +66,8 @@ class Table(IntEnum):
     """The digest of a fact's dedup key, and its id: nothing."""
     RETURNED = 17
     """A fact's id and the seq of a commit that brought it back, imported it or states its erasure: nothing."""
+    REFUSED = 18
+    """The number of a block of refusals and removals, from 0: RefusalBlock."""
 
 
 class StreamPosition(msgspec.Struct, frozen=True, array_like=True):

@@ -23,7 +23,8 @@ from backstory.cli.pages.labels import moment, show_local_times
 from backstory.cli.pages.page import Column, PlainPage, RichPage, clean, one_line
 from backstory.ledger.core.commit import Cause
 from backstory.ledger.core.events import Fact
-from backstory.projections.history.audit import Birth, Evidence, Why, WhyNot
+from backstory.projections.history.audit import Birth, Evidence, Why
+from backstory.projections.history.refusals import WhyNot
 
 EVIL = "\x1b]0;owned\x07\x1b[2J[red]no[/red] [/] :smile: \x9b31m\x7f\u202eabc\rover\tend"
 
