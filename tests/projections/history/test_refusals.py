@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from backstory import MemoryHandle
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.events import FactRemoved
-from backstory.ledger.extraction.recorded import RecordedReply
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.projections.history.refusals import statement_of, terms_of
 from backstory.projections.index import builder
 from backstory.projections.index.refusal_words import RefusalBlock, resembling
