@@ -580,13 +580,9 @@ def _refused(at: IndexSnapshot, text: str, live: Container[str]) -> Iterator[tup
     for score, seq, index in resembling(blocks, text):
         if seq not in commits:
             commits[seq] = _one(at, seq)
-        match commits[seq].events[index]:
-            case CandidateRejected() as event:
-                yield score, commits[seq], event
-            case FactRemoved(fact=fact) as event if fact.id not in live:
-                yield score, commits[seq], event
-            case _:
-                pass
+        event = commits[seq].events[index]
+        if isinstance(event, CandidateRejected) or (isinstance(event, FactRemoved) and event.fact.id not in live):
+            yield score, commits[seq], event
 
 
 def _facts(at: IndexSnapshot, prefix: str) -> list[str]:
