@@ -148,6 +148,27 @@ def codex() -> list[dict[str, object]]:
     ]
 
 
+def codex_items() -> list[dict[str, object]]:
+    """A session of Codex since its history comes in pages: items that are complete, and no events for messages."""
+    rows = [row for row in codex() if row["type"] != "event_msg"]
+    rows[0]["payload"] |= {"source": "cli", "thread_source": "user", "history_mode": "paginated"}
+
+    def done(second: int, kind: str, *content: dict[str, object], **more: object) -> dict[str, object]:
+        payload = {"type": "item_completed", "item": {"type": kind, "id": "msg_1", "content": [*content], **more}}
+        return {"timestamp": f"2026-01-02T03:04:0{second}.000Z", "type": "event_msg", "payload": payload}
+
+    picture = {"type": "image", "image_url": "data:…"}
+    return [
+        *rows[:2],
+        done(2, "UserMessage", {"type": "text", "text": "Use ruff.", "text_elements": []}, picture),
+        done(3, "AgentMessage", {"type": "Text", "text": "I look."}),
+        *rows[2:],
+        done(5, "AgentMessage", {"type": "Text", "text": "Still at it."}, phase="commentary"),
+        done(5, "CommandExecution", command=["ruff"], status="completed"),
+        done(6, "AgentMessage", {"type": "Text", "text": "It is ruff now."}, phase="final_answer"),
+    ]
+
+
 def mem0(**more: object) -> dict[str, object]:
     return {
         "id": "m0",

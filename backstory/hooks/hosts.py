@@ -49,11 +49,9 @@ class Host(NamedTuple):
         return path
 
 
-_EVENTS = ("SessionStart", "UserPromptSubmit", "Stop")
+_EVENTS = ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd")
 _ALL = (
-    Host(
-        "claude-code", "CLAUDE_CONFIG_DIR", ".claude", "settings.json", (*_EVENTS, "SessionEnd"), "CLAUDE_PROJECT_DIR"
-    ),
+    Host("claude-code", "CLAUDE_CONFIG_DIR", ".claude", "settings.json", _EVENTS, "CLAUDE_PROJECT_DIR"),
     Host("codex", "CODEX_HOME", ".codex", "hooks.json", _EVENTS),
 )
 HOSTS: Mapping[str, Host] = {host.name: host for host in _ALL}

@@ -16,6 +16,8 @@ from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.disk.files import make_folder, put_in_place
 
 _WAIT_SECONDS = 5
+_WAIT_AT_END = 3
+"""The most that Codex grants to the hook of a session's end; it warns of more."""
 
 
 class HookChange(msgspec.Struct, frozen=True):
@@ -58,8 +60,9 @@ def _changed(before: str, path: Path, host: Host, command: Sequence[str] | None)
         raise ConfigError(f"{path} is no object with lists of hooks below `hooks`: mend it, then run this again")
     left = {event: [*_without_ours(groups, host)] for event, groups in hooks.items()}
     if command is not None:
-        entry = {"type": "command", "command": shlex.join(command), "timeout": _WAIT_SECONDS}
         for event in host.events:
+            wait = _WAIT_AT_END if event == "SessionEnd" else _WAIT_SECONDS
+            entry = {"type": "command", "command": shlex.join(command), "timeout": wait}
             left.setdefault(event, []).append({"hooks": [entry]})
     left = {event: groups for event, groups in left.items() if groups or not hooks.get(event)}
     if left == hooks:

@@ -383,9 +383,9 @@ def test_what_is_installed_is_a_call_of_each_event_and_goes_without_a_trace(cli:
     once = settings(cli, name).read_text()
     hooks = json.loads(once)["hooks"]
     assert tuple(hooks) == HOSTS[name].events
-    for groups in hooks.values():
+    for event, groups in hooks.items():
         ((entry,),) = [group["hooks"] for group in groups]
-        assert (entry["type"], entry["timeout"]) == ("command", 5)
+        assert (entry["type"], entry["timeout"]) == ("command", 3 if event == "SessionEnd" else 5)
         assert entry["command"].endswith(f"--home {cli.home} --user ada hook {name}")
         words = entry["command"].split(" ")
         at = words.index("--home")

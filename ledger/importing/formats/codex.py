@@ -2,35 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from backstory.ledger.importing.formats.conversation import FILES, Conversation, Talk
 from backstory.ledger.importing.formats.tally import Tally, fields, text
 
 _SAID = {"user_message": "user", "agent_message": "assistant"}
+_ITEMS = {"UserMessage": "user", "AgentMessage": "assistant"}
+
+
+class _Message(NamedTuple):
+    """A message; `form` is the kind of event that states it."""
+
+    form: str
+    role: str
+    words: str
+    files: int
 
 
 def read(items: Iterable[object], tally: Tally) -> Iterator[Conversation]:
     """Yield what people said and the final answers.
 
-    These are events; the items beside them repeat them, with what the program puts before a person's words.
+    These are events; the items of the model beside them repeat them, with what the program puts before a person's
+    words. A session is in one of two forms of events. Should a message be in both, it counts once.
     """
     talk: Talk | None = None
+    last: _Message | None = None
     for number, line in enumerate(tally.objects(items), 1):
         kind, payload = line.get("type"), fields(line.get("payload"))
-        inner = text(payload.get("type"))
         if kind == "session_meta" and talk is None and text(payload.get("id")):
+            if "subagent" in fields(payload.get("source")):
+                tally.pass_over("sessions of inner agents")
+                return
             talk = Talk(tally, text(payload.get("id")), payload.get("timestamp"), in_harness=True)
         elif talk is None:
             continue
-        elif kind == "response_item" and inner.endswith("_call"):
+        elif kind == "response_item" and text(payload.get("type")).endswith("_call"):
             talk.call()
-        elif kind == "event_msg" and inner in _SAID and payload.get("phase") != "commentary":
-            images = payload.get("images")
-            tally.pass_over(FILES, len(images) if isinstance(images, list) else 0)
-            # Events have no id, and a session file only grows.
-            yield from talk.say(_SAID[inner], text(payload.get("message")), f"line-{number}", line.get("timestamp"))
+        elif kind == "event_msg" and (message := _message(payload)) is not None:
+            again = last is not None and last.form != message.form and last[1:3] == message[1:3]
+            last = message
+            if not again:
+                tally.pass_over(FILES, message.files)
+                # Ids of items are the model's, and may repeat; a session file only grows.
+                yield from talk.say(message.role, message.words, f"line-{number}", line.get("timestamp"))
     if talk is None:
         tally.refuse("no line of type session_meta names the session")
     else:
         yield from talk.end()
+
+
+def _message(event: Mapping[str, object]) -> _Message | None:
+    """Return the message that an event states; None for another event, and for a commentary."""
+    form, item = text(event.get("type")), fields(event.get("item"))
+    if form in _SAID and event.get("phase") != "commentary":
+        images = event.get("images")
+        return _Message(form, _SAID[form], text(event.get("message")), len(images) if isinstance(images, list) else 0)
+    role = _ITEMS.get(text(item.get("type"))) if form == "item_completed" else None
+    if role is None or item.get("phase") == "commentary":
+        return None
+    content = item.get("content")
+    parts = [*map(fields, content)] if isinstance(content, list) else []
+    files = sum("image" in text(part.get("type")).casefold() for part in parts)
+    return _Message(form, role, "".join(text(part.get("text")) for part in parts), files)

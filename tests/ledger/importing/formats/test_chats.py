@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from exports import chatgpt, claude, claude_code, codex, everything, lines, node, open_webui, said, write
+from exports import chatgpt, claude, claude_code, codex, codex_items, everything, lines, node, open_webui, said, write
 
 from backstory.ledger.importing.formats import conversation
 from backstory.ledger.importing.formats.conversation import Conversation
@@ -111,15 +111,35 @@ def test_claude_code_gives_what_the_person_said_and_final_answers(tmp_path: Path
     ]
 
 
-def test_codex_gives_what_the_person_said_and_final_answers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rows", [codex(), codex_items()], ids=["events", "items"])
+def test_codex_gives_what_the_person_said_and_final_answers(tmp_path: Path, rows: list[dict[str, object]]) -> None:
     tally = Tally()
-    path = write(tmp_path, lines(*codex()), "rollout.jsonl")
+    path = write(tmp_path, lines(*rows), "rollout.jsonl")
     assert recognise(path).format.name == "codex"
     assert said(path, tally) == [
         ("x1", "user", "Use ruff.", "2026-01-02T03:04:02.000000Z"),
         ("x1", "assistant", "It is ruff now.", "2026-01-02T03:04:06.000000Z"),
     ]
     assert tally.left_out["images and files"] == 1
+
+
+def test_a_message_that_codex_writes_in_both_of_its_forms_counts_once(tmp_path: Path) -> None:
+    items, events = codex_items(), [row for row in codex() if row["type"] == "event_msg"]
+    both = [*items[:3], events[0], items[-1], events[3], *items[2:3]]
+    assert [turn[2] for turn in said(write(tmp_path, lines(*both), "rollout.jsonl"))] == [
+        "Use ruff.",
+        "It is ruff now.",
+        "Use ruff.",
+    ]
+
+
+@pytest.mark.parametrize("head", [{"source": {"subagent": {"thread_spawn": {}}}}, {"source": {"subagent": "review"}}])
+def test_what_codex_asks_an_agent_of_its_own_was_said_by_no_person(tmp_path: Path, head: dict[str, object]) -> None:
+    tally = Tally()
+    rows = codex_items()
+    cast("dict[str, object]", rows[0]["payload"]).update(head)
+    assert said(write(tmp_path, lines(*rows), "rollout.jsonl"), tally) == []
+    assert tally.left_out == {"sessions of inner agents": 1}
 
 
 def test_a_session_without_a_head_is_refused(tmp_path: Path) -> None:
