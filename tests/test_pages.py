@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.slow  # processes: more than an inner loop needs
 
 ROOT = Path(__file__).parents[1]
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FOLDER = re.compile(r"""(?:--keep |--home |BACKSTORY_HOME=(?:\$PWD/)?|\.open\(")([^/\s",)]+)""")
 PAGES = [ROOT / "README.md", ROOT / "README.zh.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -101,6 +103,18 @@ def test_a_page_that_is_followed_to_the_letter_does_what_it_shows(page: Path, ho
         assert done.returncode == 0, f"{block.text}\n{done.stdout}\n{done.stderr}"
         if after.language == "text":
             assert agrees(after.text, done.stdout), f"{block.text}\nprints\n{done.stdout}\nnot\n{after.text}"
+
+
+def folders(page: Path) -> set[str]:
+    """The folders in which a page keeps its homes."""
+    return {name for block in blocks(page) if runs(block) for name in FOLDER.findall(block.text)}
+
+
+def test_pages_that_are_followed_one_after_another_in_one_folder_do_not_meet() -> None:
+    used = Counter(name for page in FOLLOWED for name in folders(page))
+    assert [name for name, pages in used.items() if pages > 1] == []
+    opening = [page for page in FOLLOWED if any("ackstory " in b.text for b in blocks(page) if runs(b))]
+    assert [page.name for page in opening if not folders(page)] == []
 
 
 def test_the_example_of_the_readme_can_be_pasted_again_and_into_the_prompt_of_python(home: Path) -> None:
