@@ -5,7 +5,7 @@ r"""A chat service on FastAPI with a memory: one home for the whole app, and a m
 
     curl -s localhost:8000/threads/monday/messages -H 'Authorization: Bearer token-of-ada' \
          -H 'Content-Type: application/json' -d '{"content": "I live in Bergen."}'
-    curl -s localhost:8000/memory -H 'Authorization: Bearer token-of-ada'
+    curl -s localhost:8000/memory -H 'Authorization: Bearer token-of-ada'    # 30 seconds later
 
 A stand-in plays the model, so it needs no key.
 """
@@ -24,8 +24,7 @@ from fastapi.responses import JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel
 
-from backstory import Backstory, MemoryHandle
-from backstory.ledger.core.errors import BackstoryError, NotFoundError, UnavailableError
+from backstory import Backstory, BackstoryError, MemoryHandle, NotFoundError, UnavailableError
 
 INSTRUCTIONS = "You are a helpful assistant. Answer in one sentence, from what you remember about the user."
 TOKENS = {"token-of-ada": "ada", "token-of-bob": "bob"}

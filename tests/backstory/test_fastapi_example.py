@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
+import re
+import shlex
 import sys
 import threading
 from collections.abc import Iterator
@@ -66,6 +69,24 @@ def served(app: FastAPI, visit) -> None:
             await visit(app)
 
     asyncio.run(both())
+
+
+def test_the_page_shows_what_the_app_answers(example, tmp_path):
+    page = (EXAMPLES.parent / "docs/how-to/fastapi.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^\$ (curl (?:.*\\\n)*.*)\n(.*)$", page, re.MULTILINE)
+
+    async def visit(app: FastAPI) -> None:
+        client = Visitor(app, "ada")._client
+        for command, answer in shown:
+            words = shlex.split(command.replace("\\\n", ""))
+            address, *given = [word for word in words if word.startswith(("localhost:8000", "{"))]
+            path = address.removeprefix("localhost:8000")
+            said = await (client.post(path, json=json.loads(given[0])) if given else client.get(path))
+            assert said.text == answer
+            assert await app.state.backstory.aflush()
+
+    served(example.create_app(tmp_path), visit)
+    assert len(shown) == 3
 
 
 def test_each_user_is_answered_from_their_own_memory(example, tmp_path):

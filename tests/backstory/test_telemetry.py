@@ -388,7 +388,7 @@ def run(script: str, home: Path, address: str) -> str:
 
 @pytest.mark.slow
 def test_the_pages_example_is_in_force_by_itself_also_where_the_host_comes_later(tmp_path):
-    example = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[1]
+    example = re.findall(r"```py\n(.*?)```", PAGE, re.DOTALL)[0]
     set_up, _, learning = example.partition("from backstory import Backstory\n")
     providers, _, learning = learning.partition("\nwith ")
     opened = (
