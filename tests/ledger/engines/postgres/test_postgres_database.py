@@ -56,7 +56,9 @@ def of_this_database(change: str) -> bytes:
 def test_a_database_without_tables_is_told_how_to_get_them(engine: PostgresEngine, empty: str) -> None:
     with pytest.raises(StoreError, match=r"cannot open the store in postgresql://127.* run `backstory migrate`"):
         engine.open(url=empty)
-    assert migrate(empty) == ["0001_streams.sql", "0002_changes.sql", "0003_statistics.sql"]
+    done = migrate(empty)
+    assert done == ["0001_streams.sql", "0002_changes.sql", "0003_statistics.sql"]
+    assert re.findall(r"^    run: (.*)$", DOCS.read_text("utf-8"), re.MULTILINE) == done
     assert migrate(empty) == []
     engine.open(url=empty).append(STREAM, chain(1)[0], 0)
 
