@@ -203,3 +203,13 @@ def sync_folder(folder: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def sync_above(folder: Path) -> None:
+    """Sync a folder above a home; one that we may not even open is none that was made for it."""
+    try:
+        with suppress(PermissionError):
+            sync_folder(folder)
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise

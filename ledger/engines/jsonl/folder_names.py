@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-__all__ = ["FolderNames"]
+__all__ = ["FolderNames", "stream_names"]
 
 _SETTLED_NS = 2 * 10**9
 """A folder that has just changed may change again within the same tick of the file system's clock."""
@@ -52,3 +53,20 @@ class FolderNames:
         if len(names) >= _REMEMBERED_FROM and abs(time.time_ns() - changed) > _SETTLED_NS:
             self._listings[folder] = _Listing(changed, names)
         return names
+
+
+def stream_names(home: str, prefix: str) -> Iterator[str]:
+    """Walk through the folders that can hold a stream of that name; folders that vanish meanwhile are skipped."""
+    # The deepest folder that the prefix names; those beside it are not looked at.
+    below = prefix[: prefix.rfind("/") + 1]
+    folders = [(home + below, below)]
+    while folders:
+        folder, below = folders.pop()
+        with suppress(FileNotFoundError), os.scandir(folder) as entries:
+            for entry in entries:
+                name = f"{below}{entry.name}"
+                if entry.is_dir():
+                    if not entry.is_symlink() and (f"{name}/".startswith(prefix) or prefix.startswith(f"{name}/")):
+                        folders.append((entry.path, f"{name}/"))
+                elif name.endswith(".jsonl") and name.startswith(prefix):
+                    yield name.removesuffix(".jsonl")

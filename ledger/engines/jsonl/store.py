@@ -13,37 +13,34 @@ lock what is durable: everything up to the note, or the whole file while no proc
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import logging
 import os
-import threading
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
-from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, head_of, inspect, prev_of
+from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, head_of, prev_of
 from backstory.ledger.core.errors import CorruptLogError, WrongExpectedVersionError
 from backstory.ledger.disk.files import (
-    count_lines,
     last_line,
-    open_in_folder,
-    sync,
+    sync_above,
     sync_data,
     sync_folder,
     translated,
     write_whole,
 )
 from backstory.ledger.disk.locks import FileLocks, kept_free, leased
-from backstory.ledger.engines.erasures import must_be_erasure
 from backstory.ledger.engines.following import followed
-from backstory.ledger.engines.jsonl.folder_names import FolderNames
+from backstory.ledger.engines.jsonl.erasing import remove_moved_aside, write_erased
+from backstory.ledger.engines.jsonl.folder_names import FolderNames, stream_names
+from backstory.ledger.engines.jsonl.heads import KnownHeads, move_torn_tail, parse_head, remember
+from backstory.ledger.engines.jsonl.keys import StreamKeys
+from backstory.ledger.engines.jsonl.notes import read_note, spelled_note
 from backstory.ledger.engines.jsonl.removal import Removals
 from backstory.ledger.engines.jsonl.seal import FileSeal
 from backstory.ledger.engines.port import Record, RemovedLog, Seal
@@ -52,20 +49,6 @@ _log = logging.getLogger(__name__)
 
 _FOLLOW_POLL_SECONDS = 0.2
 _KEPT_OPEN = 128
-_REMEMBERED = 4096
-_KEY_BYTES = 32
-_NOTE_BYTES = 128
-_MOVED_ASIDE = ("{}.torn-*", "{}.damaged-*", ".{}.mending", ".{}.copying", ".{}.erasing")
-"""What a crash, a repair, or a repair or an erasure that was killed leaves beside a log."""
-
-
-class _Known(msgspec.Struct, frozen=True):
-    """What was seen of a file: as long as inode, size and time of change are still these, the head is."""
-
-    inode: int
-    size: int
-    changed: int
-    head: Head
 
 
 class _Cursor(msgspec.Struct, frozen=True):
@@ -86,7 +69,7 @@ class JsonlStore:
         self.home = home.absolute()
         self._prefix = f"{self.home}/"
         self._clock = clock or SystemClock()
-        self._known: dict[str, _Known] = {}
+        self._known = KnownHeads()
         self._cursors: dict[str, _Cursor] = {}
         self._durable: dict[str, Head] = {}
         """The newest head of each stream that was once known to be durable."""
@@ -98,6 +81,7 @@ class JsonlStore:
         self._seal = FileSeal(self.home, lock_timeout, self._clock)
         self._removals = Removals(self.home, self._locks, self._clock, self._seal.must_allow)
         self._folders = FolderNames(self.home)
+        self._keys = StreamKeys(self.home, self._locks, self._seal.must_allow)
 
     def __repr__(self) -> str:
         return f"JsonlStore({str(self.home)!r})"
@@ -181,9 +165,9 @@ class JsonlStore:
             sync_folder(folder)
         if not self._home_rooted:
             for above in self.home.parents:
-                _sync_above_home(above)
+                sync_above(above)
             self._home_rooted = True
-        _remember(self._rooted, stream, inode)
+        remember(self._rooted, stream, inode)
 
     def _write(self, stream: str, descriptor: int, size: int, data: bytes, head: Head) -> None:
         try:
@@ -195,16 +179,16 @@ class JsonlStore:
             os.ftruncate(descriptor, size)
             raise
         stat = os.fstat(descriptor)
-        self._learn(stream, stat, head)
-        _remember(self._cursors, stream, _Cursor(stat.st_ino, head.seq, stat.st_size))
+        self._known.learn(stream, stat, head)
+        remember(self._cursors, stream, _Cursor(stat.st_ino, head.seq, stat.st_size))
         self._note(stream, head)
 
     def _note(self, stream: str, head: Head) -> None:
         """Note a head that is durable, for this process and, in the lock file, for others; the lock is held."""
-        _remember(self._durable, stream, head)
+        remember(self._durable, stream, head)
         # Without a note readers look whether the lock is free: no reason to say that what was synced was not.
         with suppress(OSError):
-            self._locks.write_note(self._lock_file(stream), _spelled_note(head))
+            self._locks.write_note(self._lock_file(stream), spelled_note(head))
 
     def _forget(self, stream: str) -> None:
         self._known.pop(stream, None)
@@ -212,65 +196,16 @@ class JsonlStore:
 
     def _head_for_writing(self, stream: str, descriptor: int, stat: os.stat_result) -> tuple[Head, int]:
         """Find the head, and the byte behind it, while holding the lock; a torn tail is moved aside first."""
-        known = self._recall(stream, stat)
+        known = self._known.recall(stream, stat)
         if known is not None:
             return known, stat.st_size
         line, end = last_line(descriptor, stat.st_size)
-        head = self._parse_head(stream, descriptor, line, end)
+        head = parse_head(stream, descriptor, line, end)
         if end < stat.st_size:
-            self._move_torn_tail(stream, descriptor, end, stat.st_size)
+            move_torn_tail(self.home, stream, descriptor, end, stat.st_size)
             stat = os.fstat(descriptor)
-        self._learn(stream, stat, head)
+        self._known.learn(stream, stat, head)
         return head, end
-
-    def _recall(self, stream: str, stat: os.stat_result) -> Head | None:
-        known = self._known.get(stream)
-        if known is None or (known.inode, known.size, known.changed) != (stat.st_ino, stat.st_size, stat.st_ctime_ns):
-            return None
-        return known.head
-
-    def _learn(self, stream: str, stat: os.stat_result, head: Head) -> None:
-        _remember(self._known, stream, _Known(stat.st_ino, stat.st_size, stat.st_ctime_ns, head))
-
-    def _parse_head(self, stream: str, descriptor: int, line: bytes, end: int) -> Head:
-        """Read the head off the last whole line, which has to be what was written."""
-        if end == 0:
-            return EMPTY
-        try:
-            found = inspect(line)
-            problem = None if found.intact else "is not what was written"
-        except UNREADABLE:
-            problem = "is no commit"
-        if problem is None:
-            return Head(found.seq, found.hash)
-        byte, number = end - len(line) - 1, count_lines(descriptor, end)
-        raise CorruptLogError(
-            f"{stream}: the last line, {number} at byte {byte}, {problem}; nothing is written until it is mended: "
-            "run `verify`",
-            kind="altered",
-            stream=stream,
-            line=number,
-            byte=byte,
-        )
-
-    def _move_torn_tail(self, stream: str, descriptor: int, end: int, size: int) -> None:
-        tail = os.pread(descriptor, size - end, end)
-        number = 1
-        while (aside := self.home / f"{stream}.torn-{number}").exists():
-            number += 1
-        sidecar = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            write_whole(sidecar, tail)
-            sync(sidecar)
-        except OSError:
-            aside.unlink()
-            raise
-        finally:
-            os.close(sidecar)
-        sync_folder(aside.parent)
-        os.ftruncate(descriptor, end)
-        sync_data(descriptor)
-        _log.warning("%s: the last line was cut short by a crash; its %d bytes are now in %s", stream, len(tail), aside)
 
     def read(self, stream: str, after: int = 0, *, byte: int | None = None) -> Iterator[Record]:
         """Yield the lines after a seq; see `EventStore.read`."""
@@ -294,7 +229,7 @@ class JsonlStore:
                     known = self._cursors.get(stream)
                     # A reader that returned later lines before has to check that itself.
                     if byte is None and (known is None or known.inode != inode or known.seq < seq):
-                        _remember(self._cursors, stream, _Cursor(inode, seq, start))
+                        remember(self._cursors, stream, _Cursor(inode, seq, start))
 
     def _start(self, stream: str, file: BufferedReader, after: int, byte: int | None) -> tuple[int, int, int]:
         """Skip what was passed before, if it is still there: a line has to end where the next is said to begin."""
@@ -315,7 +250,7 @@ class JsonlStore:
         with translated(path, "read"):
             try:
                 stat = os.stat(path)  # noqa: PTH116
-                known = self._recall(stream, stat)
+                known = self._known.recall(stream, stat)
                 if known is not None:
                     return known
                 descriptor = os.open(path, os.O_RDONLY)
@@ -324,9 +259,9 @@ class JsonlStore:
             try:
                 stat = os.fstat(descriptor)
                 line, end = last_line(descriptor, stat.st_size)
-                head = self._parse_head(stream, descriptor, line, end)
+                head = parse_head(stream, descriptor, line, end)
                 if end == stat.st_size:
-                    self._learn(stream, stat, head)
+                    self._known.learn(stream, stat, head)
                 return head
             finally:
                 os.close(descriptor)
@@ -337,7 +272,7 @@ class JsonlStore:
         if self._durable.get(stream) == now:
             return now
         lock = self._lock_file(stream)
-        noted = _read_note(lock)
+        noted = read_note(lock)
         if noted != now:
             with kept_free(lock) as free:
                 if free:
@@ -345,7 +280,7 @@ class JsonlStore:
                     now = self.head(stream)
             if not free:
                 now = self._durable_of(stream, now, lock)
-        _remember(self._durable, stream, now)
+        remember(self._durable, stream, now)
         return now
 
     def head_at_once(self, stream: str) -> Head | None:
@@ -356,12 +291,12 @@ class JsonlStore:
             return EMPTY
         except OSError:
             return None
-        known = self._recall(stream, stat)
+        known = self._known.recall(stream, stat)
         return known if known is not None and self._durable.get(stream) == known else None
 
     def _durable_of(self, stream: str, now: Head, lock: str) -> Head:
         """Return the durable head of a stream that another process may be writing."""
-        noted = _read_note(lock)
+        noted = read_note(lock)
         if noted is None or noted == now:
             return now
         known = self._durable.get(stream, EMPTY)
@@ -414,7 +349,7 @@ class JsonlStore:
     def streams(self, prefix: str = "") -> Iterator[str]:
         """Yield the names of all streams that begin with the prefix, sorted."""
         with translated(self.home, "read"):
-            names = sorted(_stream_names(self._prefix, prefix))
+            names = sorted(stream_names(self._prefix, prefix))
         yield from names
 
     def folders(self, folder: str) -> Sequence[str]:
@@ -476,72 +411,30 @@ class JsonlStore:
             return any(str(aside.stat().st_ino) == edition for aside in path.parent.glob(f"{path.stem}.damaged-*"))
 
     def key(self, stream: str, *, create: bool = False) -> bytes | None:
-        """Return the secret of a stream, from `<stream>.key`; see `EventStore.key`."""
-        path = self.home / f"{stream}.key"
-        with translated(path, "read"):
-            while True:
-                with suppress(FileNotFoundError):
-                    key = path.read_bytes()
-                    if len(key) == _KEY_BYTES:
-                        return key
-                    # A damaged key recognises nothing, so a new one is as good.
-                    if create:
-                        path.unlink(missing_ok=True)
-                if not create:
-                    return None
-                with self.locked(stream):
-                    self._seal.must_allow()
-                    _make_key(path, os.urandom(_KEY_BYTES))
+        """Return the secret of a stream; see `EventStore.key`."""
+        return self._keys.get(stream, create=create)
 
     def restore_key(self, stream: str, key: bytes) -> None:
         """Set the secret of a stream; see `EventStore.restore_key`."""
-        if self.key(stream) != key:
-            self.destroy_key(stream)
-            path = self.home / f"{stream}.key"
-            with translated(path, "write"):
-                _make_key(path, key)
+        self._keys.restore(stream, key)
 
     def destroy_key(self, stream: str) -> None:
         """Destroy the secret of a stream; see `EventStore.destroy_key`."""
-        path = self.home / f"{stream}.key"
-        with self.locked(stream), translated(path, "remove"):
-            self._seal.must_allow()
-            # Who was killed while making one may have left a copy.
-            for copy in (path, *path.parent.glob(f".{path.name}.*")):
-                if copy.exists():
-                    copy.unlink()
-                    sync_folder(path.parent)
+        self._keys.destroy(stream)
 
     def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:
         """Put stubs in the place of what was erased, in a new file; see `EventStore.redact`."""
         path = self.path(stream)
         with self.locked(stream), translated(path, "write"):
             self._seal.must_allow()
-            # Files that were moved aside may hold the same content, so they go as well.
-            for moved in _MOVED_ASIDE:
-                for sidecar in path.parent.glob(moved.format(path.stem)):
-                    sidecar.unlink()
+            remove_moved_aside(path)
             if not lines:
                 return
             descriptor, stat = self._opened(stream, path)
             self._head_for_writing(stream, descriptor, stat)
             for sidecar in path.parent.glob(f"{path.stem}.torn-*"):
                 sidecar.unlink()
-            fresh = path.with_name(f".{path.stem}.erasing")
-            target = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                with os.fdopen(target, "wb") as file:
-                    for seq, record in enumerate(self.read(stream), 1):
-                        line = lines.get(seq)
-                        if line is not None:
-                            must_be_erasure(stream, seq, record.line, line)
-                        file.write((record.line if line is None else line) + b"\n")
-                    file.flush()
-                    sync(file.fileno())
-                fresh.rename(path)
-            except BaseException:
-                fresh.unlink(missing_ok=True)
-                raise
+            write_erased(path, stream, self.read(stream), lines)
             self._forget(stream)
             self._close(stream)
             sync_folder(path.parent)
@@ -586,36 +479,6 @@ def _other_version(stream: str, head: Head, expected: int) -> WrongExpectedVersi
     )
 
 
-_T = TypeVar("_T")
-
-
-def _remember(known: dict[str, _T], stream: str, what: _T) -> None:
-    """Keep a note about a stream, and drop the oldest of too many."""
-    if len(known) >= _REMEMBERED and stream not in known:
-        with suppress(RuntimeError):
-            # Another thread may be noting something, too; then it is that one's turn.
-            known.pop(next(iter(known)), None)
-    known[stream] = what
-
-
-def _spelled_note(head: Head) -> bytes:
-    """Spell what a lock file says: seq and hash of a durable head, and a checksum, in as many bytes each time."""
-    said = f"{head.seq} {head.hash}"
-    return f"{said} {zlib.crc32(said.encode()):08x}".ljust(_NOTE_BYTES - 1).encode() + b"\n"
-
-
-def _read_note(path: str) -> Head | None:
-    """Read what a lock file says; None where it says nothing, or was read while it was being written."""
-    try:
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
-            seq, digest, checksum = file.read(_NOTE_BYTES).split()
-        if int(checksum, 16) == zlib.crc32(seq + b" " + digest):
-            return Head(int(seq), digest.decode())
-    except (OSError, ValueError):
-        pass
-    return None
-
-
 def _is_next(file: BufferedReader, byte: int, seq: int) -> bool:
     """Whether the line of a seq begins at an offset; an erasure may have moved it."""
     if not _begins_line(file, byte):
@@ -631,45 +494,3 @@ def _is_next(file: BufferedReader, byte: int, seq: int) -> bool:
 
 def _begins_line(file: BufferedReader, byte: int) -> bool:
     return byte == 0 or os.pread(file.fileno(), 1, byte - 1) == b"\n"
-
-
-def _make_key(path: Path, key: bytes) -> None:
-    """Put a key in place, unless another process was first."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
-    descriptor, _ = open_in_folder(fresh, os.O_WRONLY | os.O_TRUNC)
-    try:
-        write_whole(descriptor, key)
-        sync(descriptor)
-        with suppress(FileExistsError):
-            os.link(fresh, path)
-    finally:
-        os.close(descriptor)
-        fresh.unlink(missing_ok=True)
-    sync_folder(path.parent)
-
-
-def _sync_above_home(folder: Path) -> None:
-    """Sync a folder that the home lies in; one that we may not even open is none that was made for it."""
-    try:
-        with suppress(PermissionError):
-            sync_folder(folder)
-    except OSError as error:
-        if error.errno != errno.EROFS:
-            raise
-
-
-def _stream_names(home: str, prefix: str) -> Iterator[str]:
-    """Walk through the folders that can hold a stream of that name; folders that vanish meanwhile are skipped."""
-    # The deepest folder that the prefix names; those beside it are not looked at.
-    below = prefix[: prefix.rfind("/") + 1]
-    folders = [(home + below, below)]
-    while folders:
-        folder, below = folders.pop()
-        with suppress(FileNotFoundError), os.scandir(folder) as entries:
-            for entry in entries:
-                name = f"{below}{entry.name}"
-                if entry.is_dir():
-                    if not entry.is_symlink() and (f"{name}/".startswith(prefix) or prefix.startswith(f"{name}/")):
-                        folders.append((entry.path, f"{name}/"))
-                elif name.endswith(".jsonl") and name.startswith(prefix):
-                    yield name.removesuffix(".jsonl")

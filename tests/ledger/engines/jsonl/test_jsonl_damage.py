@@ -94,7 +94,7 @@ def test_tear_it_again_and_again(tmp_path: Path) -> None:
 
 def test_a_torn_tail_is_reported_where_it_went(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = damaged(tmp_path, as_file(chain(1)) + b"half a li")
-    with caplog.at_level(logging.WARNING, "backstory.ledger.engines.jsonl.store"):
+    with caplog.at_level(logging.WARNING, "backstory.ledger.engines.jsonl.heads"):
         store.append(STREAM, chain(2)[1], 1)
     assert len(caplog.records) == 1
     assert str(sidecar(store)) in caplog.text
