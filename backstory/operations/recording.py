@@ -29,7 +29,8 @@ from backstory.ledger.core.summaries import ThreadSummaryText, thread_summaries
 from backstory.ledger.erasure.digest import Seal, sealing
 from backstory.ledger.log.backlog import count_turns
 from backstory.ledger.log.commits import read_durable_commits
-from backstory.ledger.log.writer import TURNS_PER_COMMIT, Recorded, Writer
+from backstory.ledger.log.transcript_writer import TURNS_PER_COMMIT, Recorded
+from backstory.ledger.log.writer import Writer
 from backstory.ledger.text.tags import read_tags
 from backstory.ledger.threads.delivery.continuing import continued, holds
 from backstory.ledger.threads.delivery.told import SKIPPED, Place, Told

@@ -1,76 +1,53 @@
-"""Writer of a scope: folds what is new, decides a command, appends the events; if another writer was first, again.
+"""Writer of a scope: completes and decides commands, erases, and notifies listeners of what is durable.
 
-`Writer._write` is that loop, and every change goes through it. Threads decide one after the other and wait for the disk
-together (`group_commit`). What a writer returns is durable. Reads go to `Writer.reader`, which waits for no writer.
+Each change goes through the loop of `stream_writer`; turns of conversations are appended by `transcript_writer`. What a
+writer returns is durable. Reads go to `Writer.reader`, which waits for no writer.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import threading
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from itertools import count
-from typing import TYPE_CHECKING, TypeVar, assert_never
+from typing import TypeVar
 
 import msgspec
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.core.commands import (
-    AddFact,
     ChangePolicy,
     Clear,
     Command,
-    EditFact,
     Expire,
     Extract,
     FailUpdate,
-    ImportDocument,
-    MoveSections,
-    RemoveFact,
-    Revert,
-    RollBack,
-    SaveDocument,
-    ShareSummaries,
     Summarize,
 )
 from backstory.ledger.core.commit import Cause, Commit, Draft, Head
-from backstory.ledger.core.errors import CapError, CorruptLogError, NotFoundError, WrongExpectedVersionError
-from backstory.ledger.core.events import Access, Event, Redacted, Removal, TurnRange, TurnRestored, TurnSuperseded
+from backstory.ledger.core.errors import CapError, NotFoundError, WrongExpectedVersionError
+from backstory.ledger.core.events import Access, Event, Redacted
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.policy import EARLIER, FIRST, Policy, PolicyValue, check_policy
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import is_done_with
 from backstory.ledger.engines.port import EventStore
-from backstory.ledger.erasure.digest import sealing
 from backstory.ledger.erasure.requests import Erasure, Plan
 from backstory.ledger.log.eraser import Eraser, Purge
 from backstory.ledger.log.folded.snapshot import SharedSnapshots, Snapshots
 from backstory.ledger.log.group_commit import PendingCommit
-from backstory.ledger.log.marked import Marked, with_cited
-from backstory.ledger.log.pipeline import CommitPipeline, StreamQueue
-from backstory.ledger.log.reader import Reader, State
+from backstory.ledger.log.marked import Marked, leaves_marks, with_cited
+from backstory.ledger.log.pipeline import CommitPipeline
+from backstory.ledger.log.reader import Reader
 from backstory.ledger.log.served import ServedMemory, Serving
+from backstory.ledger.log.transcript_writer import TranscriptWriter
 from backstory.ledger.rules.decide import decide
 from backstory.ledger.rules.merge import too_late
-from backstory.ledger.threads.delivery.told import Told
-from backstory.ledger.threads.delivery.turn_dedup import Mode, align
-from backstory.ledger.threads.transcript import Thread
-
-if TYPE_CHECKING:
-    from backstory.ledger.messages import Kept
+from backstory.ledger.rules.ranking import may_rank
 
 _log = logging.getLogger(__name__)
-
-TURNS_PER_COMMIT = 200
-"""How many turns of a delivery one commit holds at most, unless only a single commit lets it be recognised."""
-
-_MOST_OVERTAKEN = 4
-"""How often another writer may be first before this one keeps all others off. A long thread is slow to read again."""
 
 Listener = Callable[[Scope, Commit, Memory, Memory], None]
 """Called after each ledger commit of this process, in order, once it is durable, with the memory before and after it.
@@ -91,15 +68,7 @@ def random_salt() -> str:
     return os.urandom(16).hex()
 
 
-class Recorded(msgspec.Struct, frozen=True):
-    """Result of a delivery: how many turns are new, were known already, and no longer stand because of it."""
-
-    turns: int
-    skipped: int
-    superseded: int = 0
-
-
-class Writer:
+class Writer(TranscriptWriter):
     """The only writer of a scope's two streams in this process. Safe for threads, and beside other processes.
 
     Args:
@@ -133,23 +102,18 @@ class Writer:
         shared: SharedSnapshots | None = None,
         lapsing: Callable[[Writer, str], None] | None = None,
     ) -> None:
+        pipeline = CommitPipeline(store, scope, snapshots, salts, self._complete_erasures)
+        reader = Reader(store, scope, snapshots, self._complete_if_free, shared)
+        super().__init__(store, scope, pipeline, reader, clock or SystemClock())
         self.users = users
         self.behind: set[Writer] = set()
         """The agents whose sections this user's ledger could not receive yet; see `learning.sharing`."""
-        self.store = store
-        self.scope = scope
-        self.clock = clock or SystemClock()
         self._configured = dict(policy or {})
         self._as_configured: Policy | None = None
         """A policy that is known to contain the configured values."""
         self._listeners = tuple(listeners)
         self._usage = heat
-        self._pipeline = pipeline = CommitPipeline(store, scope, snapshots, salts, self._complete_erasures)
-        self._state = pipeline.state
-        self._ledger_queue, self._transcript_queue = pipeline.ledger, pipeline.transcript
-        self.reader = Reader(store, scope, snapshots, self._complete_if_free, shared)
-        """For reads, which must not wait for a writer."""
-        self._eraser = Eraser(store, pipeline, self.reader, clock=self.clock, purge=purge, queue_due=self._queue_due)
+        self._eraser = Eraser(store, pipeline, reader, clock=self.clock, purge=purge, queue_due=self._queue_due)
         # It may live longer than the writer, which holds it.
         me = weakref.ref(self)
 
@@ -158,111 +122,6 @@ class Writer:
                 lapsing(writer, moment)
 
         self._serving = Serving(self.clock, lapses)
-
-    @property
-    def _mutex(self) -> threading.RLock:
-        """The mutex of the pipeline, which is replaced in a forked child."""
-        return self._pipeline.mutex
-
-    @property
-    def ledger(self) -> str:
-        """The name of the ledger's stream."""
-        return self._state.ledger
-
-    @property
-    def transcript_stream(self) -> str:
-        """The name of the transcript's stream."""
-        return self._state.transcript_stream
-
-    # The loop.
-
-    def _write(self, queue: StreamQueue, decide_and_queue: Callable[[], list[PendingCommit]]) -> list[Commit]:
-        """Decide and append, again and again until no other writer came between.
-
-        Args:
-            queue: the stream to append to.
-            decide_and_queue: folds what is new, decides, and queues commits; called with the mutex held.
-
-        Returns:
-            The commits that are durable, those of earlier tries included.
-
-        Raises:
-            LockTimeoutError: others were first again and again, and the streams cannot be had alone either.
-        """
-        durable: list[Commit] = []
-        for overtaken in count():
-            with self._alone() if overtaken >= _MOST_OVERTAKEN else nullcontext():
-                with self._mutex:
-                    pending = decide_and_queue()
-                    # A delivery without news may repeat turns of another thread that are not durable yet.
-                    awaited = (
-                        [] if pending or queue is self._ledger_queue else [each.pending for each in queue.decided][-1:]
-                    )
-                try:
-                    for commit in pending:
-                        queue.group.settle(commit)
-                        durable.append(commit.commit)
-                    for commit in awaited:
-                        queue.group.settle(commit)
-                except WrongExpectedVersionError:
-                    continue
-                except CorruptLogError:
-                    # A new log, as long as the removed one, may stand in its place.
-                    if not self._is_removed():
-                        raise
-                    continue
-            break
-        return durable
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Keep every other writer off, in this process and elsewhere.
-
-        Raises:
-            LockTimeoutError: another process keeps a stream for too long.
-        """
-        with self._mutex:
-            # First: a thread that appends needs the locks, and this one would wait for it.
-            self._pipeline.settle(self._transcript_queue, self._ledger_queue)
-            with self.store.locked(self.transcript_stream), self.store.locked(self.ledger):
-                yield
-
-    def _is_removed(self) -> bool:
-        with self._mutex:
-            return self._state.is_removed()
-
-    # State.
-
-    @contextmanager
-    def state(self, *, durable: bool = True) -> Iterator[State]:
-        """Lend out the state, brought up to date; nothing changes it meanwhile.
-
-        For a caller that is about to write: it waits for other writers.
-
-        Args:
-            durable: whether to wait until all of it is durable.
-
-        Raises:
-            CorruptLogError: a log is damaged, or shorter than it was.
-        """
-        with self._mutex:
-            if durable:
-                self._pipeline.settle(self._transcript_queue, self._ledger_queue)
-            else:
-                self._pipeline.catch_up(self._transcript_queue, self._ledger_queue)
-            state = self._state
-            yield State(state.memory, state.coverage, state.transcript, state.head, state.log)
-
-    def start_over(self) -> None:
-        """Read both logs anew, after a repair that may have taken commits away."""
-        with self._mutex:
-            self._pipeline.start_over()
-        self.reader.start_over()
-
-    @property
-    def head(self) -> Head:
-        """The head of the ledger when it was last folded."""
-        return self._state.head
 
     def memory(self, *, durable: bool = True) -> Memory:
         """Return the memory as it is served; with `durable=False` as the commits say, also those not yet on disk."""
@@ -381,7 +240,7 @@ class Writer:
     ) -> PendingCommit:
         if (
             isinstance(command, Clear | Extract | Summarize)
-            or _leaves_marks(command)
+            or leaves_marks(command)
             or cause.turns is not None
             or log is not None
         ):
@@ -429,13 +288,13 @@ class Writer:
             if not is_done_with(memory, command):
                 cause = msgspec.structs.replace(cause, summarized=None, level=0)
         command = self._marking(command)
-        if isinstance(command, Clear) or _leaves_marks(command):
+        if isinstance(command, Clear) or leaves_marks(command):
             cause = msgspec.structs.replace(cause, transcript=self._state.transcript.head)
         return cause, at, decide(memory, command)
 
     def _marking(self, command: _C) -> _C:
         """Return a command that leaves marks with the transcript's last commit, after which words count again."""
-        if not _leaves_marks(command):
+        if not leaves_marks(command):
             return command
         return msgspec.structs.replace(command, transcript=self._state.transcript.head.seq)
 
@@ -468,7 +327,7 @@ class Writer:
     def _usage_for(self, memory: Memory, command: Command) -> dict[str, Access]:
         """Return the recent use of facts if the decision may rank them: a commit records what it was decided on."""
         policy = command.policy if isinstance(command, ChangePolicy) else memory.policy
-        if self._usage is None or policy.fact_eviction_policy != "hybrid" or not _may_rank(memory, command):
+        if self._usage is None or policy.fact_eviction_policy != "hybrid" or not may_rank(memory, command):
             return {}
         return {fact_id: access for fact_id, access in self._usage().items() if fact_id in memory.facts}
 
@@ -557,127 +416,6 @@ class Writer:
             except Exception:  # noqa: BLE001 the commit is durable, whatever becomes of a read model
                 _log.exception("commit %d of %s is safe, but a listener failed", commit.seq, self.scope)
 
-    # The transcript.
-
-    def record(
-        self,
-        thread: str,
-        messages: Sequence[Kept],
-        *,
-        mode: Mode | Told = "conversation",
-        sent_before: bool = False,
-        key: str | None = None,
-        expected: Head | None = None,
-    ) -> Recorded:
-        """Append the new messages of a delivery to its thread. They are durable when this returns.
-
-        Turns that the delivery supersedes can be restored.
-
-        Args:
-            thread: the conversation.
-            messages: the delivery, read and filtered.
-            mode: what the delivery holds; see `Mode` and `Told`.
-            sent_before: whether it may have been recorded already.
-            key: the digest of the key of the delivery, which its commits record.
-            expected: the transcript's head that the caller has seen; None to record after any head.
-
-        Raises:
-            WrongExpectedVersionError: the transcript has another head than `expected`; nothing is written.
-            StoreError, LockTimeoutError, CorruptLogError: as the store; the delivery can be sent again.
-        """
-        action = "told" if isinstance(mode, Told) else mode if mode in ("branch", "replace") else None
-        cause = Cause(kind="record", thread=thread, action=action, key=key)
-
-        def queue_turns() -> list[PendingCommit]:
-            # The ledger too: an erasure by another process names turns that must stay out.
-            self._pipeline.catch_up(self._ledger_queue, self._transcript_queue)
-            now = self._state.transcript.head
-            if expected not in (None, now):
-                raise WrongExpectedVersionError(f"{self.transcript_stream} has grown to {now.seq}", actual=now.seq)
-            at = max(spell_moment(self.clock.now()), self._state.transcript.at)
-            known = self._thread(thread)
-            # Turns that were cut off the transcript may be covered; their ordinals are not used again.
-            highest = self._state.coverage.highest(thread)
-            secret = self.store.key(self.transcript_stream, create=False) if known.traces else None
-            seal = None if secret is None else sealing(secret)
-            arrival = align(
-                known,
-                messages,
-                at,
-                mode=mode,
-                highest=highest,
-                seal=seal,
-                sent_before=sent_before,
-                is_covered=lambda n: self._state.coverage.covers(known, TurnRange(n, n)),
-            )
-            # Part of a conversation is recognised when it is sent again; part of an append is not.
-            whole = mode == "append" and any(message.id is None for message in arrival.fresh)
-            at_most = len(arrival.fresh) if whole else TURNS_PER_COMMIT
-            return [self._append_turns(cause, turns, events, at) for turns, events in arrival.commits(at_most)]
-
-        events = [event for commit in self._write(self._transcript_queue, queue_turns) for event in commit.events]
-        superseded = sum(isinstance(event, TurnSuperseded) for event in events)
-        turns = len(events) - superseded
-        return Recorded(turns, len(messages) - turns, superseded)
-
-    def _append_turns(self, cause: Cause, turns: TurnRange | None, events: tuple[Event, ...], at: str) -> PendingCommit:
-        self._pipeline.fold_decided(self._transcript_queue)
-        head = self._state.transcript.head
-        owner = self.scope if head.seq == 0 else Scope()
-        cause = msgspec.structs.replace(cause, user=owner.user, agent=owner.agent, turns=turns)
-        return self._pipeline.add(self._transcript_queue, head, Draft(at, cause, events))
-
-    def withdraw(self, thread: str, ordinals: Collection[int], *, actor: str | None = None) -> tuple[int, ...]:
-        """Withdraw turns in one commit: they no longer stand. Their content stays in the log until it is erased.
-
-        Returns:
-            The ordinals of the turns that stood. Without any, nothing is written.
-
-        Raises:
-            StoreError, LockTimeoutError, CorruptLogError: as the store; nothing has changed.
-        """
-        cause = Cause(kind="withdrawal", thread=thread, actor=actor)
-        return self._change_turns(cause, ordinals, Thread.stands, lambda _, n: TurnSuperseded(n))
-
-    def restore(self, thread: str, ordinals: Collection[int], *, actor: str | None = None) -> tuple[int, ...]:
-        """Restore superseded turns in one commit: they stand again and are pending. Erased turns cannot be restored.
-
-        Returns:
-            The ordinals of the turns that were restored. Without any, nothing is written.
-
-        Raises:
-            StoreError, LockTimeoutError, CorruptLogError: as the store; nothing has changed.
-        """
-
-        def restored(known: Thread, n: int) -> TurnRestored:
-            return TurnRestored(n, again=self._state.coverage.covers(known, TurnRange(n, n)))
-
-        cause = Cause(kind="restore", thread=thread, actor=actor)
-        return self._change_turns(cause, ordinals, Thread.may_be_restored, restored)
-
-    def _change_turns(
-        self,
-        cause: Cause,
-        ordinals: Collection[int],
-        applies: Callable[[Thread, int], bool],
-        event: Callable[[Thread, int], TurnSuperseded | TurnRestored],
-    ) -> tuple[int, ...]:
-        def queue_changes() -> list[PendingCommit]:
-            self._pipeline.catch_up(self._ledger_queue, self._transcript_queue)
-            known = self._thread(cause.thread or "")
-            events = tuple(event(known, n) for n in sorted(set(ordinals)) if applies(known, n))
-            at = max(spell_moment(self.clock.now()), self._state.transcript.at)
-            head = self._state.transcript.head
-            return [self._pipeline.add(self._transcript_queue, head, Draft(at, cause, events))] if events else []
-
-        commits = self._write(self._transcript_queue, queue_changes)
-        return tuple(
-            each.n for commit in commits for each in commit.events if isinstance(each, TurnSuperseded | TurnRestored)
-        )
-
-    def _thread(self, name: str) -> Thread:
-        return self._state.transcript.threads.get(name) or Thread(name)
-
     # Erasure.
 
     def plan_erasure(self, request: Erasure) -> Plan:
@@ -725,40 +463,3 @@ class Writer:
 
     def _complete_if_free(self, redacted: Sequence[Redacted], again: bool) -> bool:
         return self._eraser.complete_if_free(redacted, again=again)
-
-
-def _leaves_marks(command: Command) -> bool:
-    """Whether a person takes something away by a command, which a model must not add again by itself."""
-    if isinstance(command, EditFact | RemoveFact):
-        return not command.by_model
-    return isinstance(command, Revert | RollBack)
-
-
-def _may_rank(memory: Memory, command: Command) -> bool:
-    """Whether deciding a command may rank facts for eviction, which it cannot while memory has room."""
-    match command:
-        case (
-            EditFact()
-            | RemoveFact()
-            | Expire()
-            | Clear()
-            | FailUpdate()
-            | Summarize()
-            | ShareSummaries()
-            | MoveSections()
-        ):
-            return False
-        case AddFact():
-            most = 1
-        case Extract(proposal=proposal):
-            # A review that asks for more removals than are allowed ranks facts, too.
-            if any(isinstance(candidate, Removal) for candidate in proposal.candidates):
-                return True
-            most = len(proposal.candidates)
-        case ImportDocument(candidates=candidates, replace=False) | SaveDocument(candidates=candidates):
-            most = len(candidates)
-        case ImportDocument() | ChangePolicy() | Revert() | RollBack():
-            return True
-        case _:
-            assert_never(command)
-    return len(memory.facts) + most > memory.policy.max_facts

@@ -23,7 +23,8 @@ from backstory.ledger.erasure.requests import ForgetEverything
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.group_commit import GroupCommit
 from backstory.ledger.log.pipeline import _Decided
-from backstory.ledger.log.writer import _MOST_OVERTAKEN, Writer
+from backstory.ledger.log.stream_writer import _MOST_OVERTAKEN
+from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
 from backstory.projections.history.replay import replay
 from backstory.testing.lines import chain

@@ -15,7 +15,8 @@ from backstory.ledger.core.errors import StoreError, WrongExpectedVersionError
 from backstory.ledger.core.events import TurnRange, TurnRecorded, TurnSuperseded
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
-from backstory.ledger.log.writer import Recorded, Writer
+from backstory.ledger.log.transcript_writer import Recorded
+from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
 from backstory.ledger.threads.delivery.turn_dedup import Mode, align
 

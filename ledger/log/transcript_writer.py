@@ -1,0 +1,154 @@
+"""Writer of a scope's transcript: records deliveries, withdraws turns, and restores them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backstory.ledger.core.commit import Cause, Draft, Head
+from backstory.ledger.core.errors import WrongExpectedVersionError
+from backstory.ledger.core.events import Event, TurnRange, TurnRestored, TurnSuperseded
+from backstory.ledger.core.moments import spell_moment
+from backstory.ledger.core.scope import Scope
+from backstory.ledger.erasure.digest import sealing
+from backstory.ledger.log.group_commit import PendingCommit
+from backstory.ledger.log.stream_writer import StreamWriter
+from backstory.ledger.threads.delivery.told import Told
+from backstory.ledger.threads.delivery.turn_dedup import Mode, align
+from backstory.ledger.threads.transcript import Thread
+
+if TYPE_CHECKING:
+    from backstory.ledger.messages import Kept
+
+TURNS_PER_COMMIT = 200
+"""How many turns of a delivery one commit holds at most, unless only a single commit lets it be recognised."""
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """Result of a delivery: how many turns are new, were known already, and no longer stand because of it."""
+
+    turns: int
+    skipped: int
+    superseded: int = 0
+
+
+class TranscriptWriter(StreamWriter):
+    """The part of a scope's writer that appends to the transcript."""
+
+    def record(
+        self,
+        thread: str,
+        messages: Sequence[Kept],
+        *,
+        mode: Mode | Told = "conversation",
+        sent_before: bool = False,
+        key: str | None = None,
+        expected: Head | None = None,
+    ) -> Recorded:
+        """Append the new messages of a delivery to its thread. They are durable when this returns.
+
+        Turns that the delivery supersedes can be restored.
+
+        Args:
+            thread: the conversation.
+            messages: the delivery, read and filtered.
+            mode: what the delivery holds; see `Mode` and `Told`.
+            sent_before: whether it may have been recorded already.
+            key: the digest of the key of the delivery, which its commits record.
+            expected: the transcript's head that the caller has seen; None to record after any head.
+
+        Raises:
+            WrongExpectedVersionError: the transcript has another head than `expected`; nothing is written.
+            StoreError, LockTimeoutError, CorruptLogError: as the store; the delivery can be sent again.
+        """
+        action = "told" if isinstance(mode, Told) else mode if mode in ("branch", "replace") else None
+        cause = Cause(kind="record", thread=thread, action=action, key=key)
+
+        def queue_turns() -> list[PendingCommit]:
+            # The ledger too: an erasure by another process names turns that must stay out.
+            self._pipeline.catch_up(self._ledger_queue, self._transcript_queue)
+            now = self._state.transcript.head
+            if expected not in (None, now):
+                raise WrongExpectedVersionError(f"{self.transcript_stream} has grown to {now.seq}", actual=now.seq)
+            at = max(spell_moment(self.clock.now()), self._state.transcript.at)
+            known = self._thread(thread)
+            # Turns that were cut off the transcript may be covered; their ordinals are not used again.
+            highest = self._state.coverage.highest(thread)
+            secret = self.store.key(self.transcript_stream, create=False) if known.traces else None
+            seal = None if secret is None else sealing(secret)
+            arrival = align(
+                known,
+                messages,
+                at,
+                mode=mode,
+                highest=highest,
+                seal=seal,
+                sent_before=sent_before,
+                is_covered=lambda n: self._state.coverage.covers(known, TurnRange(n, n)),
+            )
+            # Part of a conversation is recognised when it is sent again; part of an append is not.
+            whole = mode == "append" and any(message.id is None for message in arrival.fresh)
+            at_most = len(arrival.fresh) if whole else TURNS_PER_COMMIT
+            return [self._append_turns(cause, turns, events, at) for turns, events in arrival.commits(at_most)]
+
+        events = [event for commit in self._write(self._transcript_queue, queue_turns) for event in commit.events]
+        superseded = sum(isinstance(event, TurnSuperseded) for event in events)
+        turns = len(events) - superseded
+        return Recorded(turns, len(messages) - turns, superseded)
+
+    def _append_turns(self, cause: Cause, turns: TurnRange | None, events: tuple[Event, ...], at: str) -> PendingCommit:
+        self._pipeline.fold_decided(self._transcript_queue)
+        head = self._state.transcript.head
+        owner = self.scope if head.seq == 0 else Scope()
+        cause = msgspec.structs.replace(cause, user=owner.user, agent=owner.agent, turns=turns)
+        return self._pipeline.add(self._transcript_queue, head, Draft(at, cause, events))
+
+    def withdraw(self, thread: str, ordinals: Collection[int], *, actor: str | None = None) -> tuple[int, ...]:
+        """Withdraw turns in one commit: they no longer stand. Their content stays in the log until it is erased.
+
+        Returns:
+            The ordinals of the turns that stood. Without any, nothing is written.
+
+        Raises:
+            StoreError, LockTimeoutError, CorruptLogError: as the store; nothing has changed.
+        """
+        cause = Cause(kind="withdrawal", thread=thread, actor=actor)
+        return self._change_turns(cause, ordinals, Thread.stands, lambda _, n: TurnSuperseded(n))
+
+    def restore(self, thread: str, ordinals: Collection[int], *, actor: str | None = None) -> tuple[int, ...]:
+        """Restore superseded turns in one commit: they stand again and are pending. Erased turns cannot be restored.
+
+        Returns:
+            The ordinals of the turns that were restored. Without any, nothing is written.
+
+        Raises:
+            StoreError, LockTimeoutError, CorruptLogError: as the store; nothing has changed.
+        """
+
+        def restored(known: Thread, n: int) -> TurnRestored:
+            return TurnRestored(n, again=self._state.coverage.covers(known, TurnRange(n, n)))
+
+        cause = Cause(kind="restore", thread=thread, actor=actor)
+        return self._change_turns(cause, ordinals, Thread.may_be_restored, restored)
+
+    def _change_turns(
+        self,
+        cause: Cause,
+        ordinals: Collection[int],
+        applies: Callable[[Thread, int], bool],
+        event: Callable[[Thread, int], TurnSuperseded | TurnRestored],
+    ) -> tuple[int, ...]:
+        def queue_changes() -> list[PendingCommit]:
+            self._pipeline.catch_up(self._ledger_queue, self._transcript_queue)
+            known = self._thread(cause.thread or "")
+            events = tuple(event(known, n) for n in sorted(set(ordinals)) if applies(known, n))
+            at = max(spell_moment(self.clock.now()), self._state.transcript.at)
+            head = self._state.transcript.head
+            return [self._pipeline.add(self._transcript_queue, head, Draft(at, cause, events))] if events else []
+
+        commits = self._write(self._transcript_queue, queue_changes)
+        return tuple(
+            each.n for commit in commits for each in commit.events if isinstance(each, TurnSuperseded | TurnRestored)
+        )
