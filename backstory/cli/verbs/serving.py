@@ -43,7 +43,7 @@ def serve(
         typer.Option(metavar="URL", help="Let pages of this origin send requests. May be repeated."),
     ] = None,
 ) -> None:
-    """Serve memories over HTTP: a page at /, REST under /v1, DeerFlow's routes, the OpenAI proxy, MCP.
+    """Serve memories over HTTP: a page at /, REST under /v1, DeerFlow's routes, proxies of model servers, MCP.
 
     Documentation of the routes is at /docs.
 

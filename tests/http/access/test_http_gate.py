@@ -237,6 +237,10 @@ def test_a_missing_token_is_said_in_the_shape_of_the_path(tmp_path: Path) -> Non
         assert openai.status_code == 401
         assert openai.json()["error"]["type"] == "authentication_error"
         assert "X-Backstory-Token" in openai.json()["error"]["message"]
+        anthropic = client.post("/proxy/anthropic/v1/messages", json={})
+        assert (anthropic.status_code, anthropic.json()["type"]) == (401, "error")
+        assert anthropic.json()["error"]["type"] == "authentication_error"
+        assert "X-Backstory-Token" in anthropic.json()["error"]["message"]
 
 
 def test_how_a_token_is_sent(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import threading
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,6 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from served import FACT, PATIENCE, Served, served_to_anthropic
+from serving import app_client
+from sizes import examples
 from upstreams import (
     Answer,
     StandIn,
@@ -25,7 +28,10 @@ from upstreams import (
 )
 
 from backstory import Backstory
+from backstory.config.settings import Settings
 from backstory.http.access.callers import Caller, Right
+from backstory.http.app import ServerOptions
+from backstory.http.proxy.anthropic.protocol import ANTHROPIC
 from backstory.http.proxy.upstream import Upstream
 
 QUESTION = "Where do I live?"
@@ -115,6 +121,20 @@ def test_a_run_with_tools_is_one_question_and_one_answer(claude, upstream, strea
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "Bergen"}]}
     claude.messages([user(QUESTION), agent([{"type": "text", "text": "I look."}, CALL]), user([result])])
     assert claude.turns() == {"thread-1": [QUESTION, "You live in Bergen."]}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_stops_for_a_tool_is_not_final(claude, upstream, stream):
+    """Whatever its blocks are called."""
+    upstream.then(message_stream("I look.", reason="tool_use") if stream else message("I look.", reason="tool_use"))
+    claude.ask(QUESTION, stream=stream)
+    assert claude.turns() == {"thread-1": [QUESTION]}
+
+
+def test_instructions_in_the_middle_are_not_recorded(claude):
+    messages = [user(QUESTION), agent("In Bergen."), {"role": "system", "content": "Be brief."}, user("Since when?")]
+    claude.messages(messages)
+    assert claude.turns()["thread-1"] == ["Since when?", "You live in Bergen."]
 
 
 def test_pictures_and_documents_of_a_question_are_not_recorded(claude):
@@ -276,7 +296,7 @@ SAID = st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "sys
     body=JSON | st.dictionaries(KEYS, JSON | st.lists(SAID, max_size=3), max_size=5),
     dumps=st.sampled_from([{}, {"indent": 1}, {"ensure_ascii": False}, {"separators": (",", ":")}]),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples())
 def test_any_body_that_gets_no_block_arrives_byte_for_byte(claude: Served, upstream: StandIn, body: Any, dumps: Any):
     """A user without a memory."""
     raw = json.dumps(body, **dumps).encode("utf-8", "replace")
@@ -367,3 +387,29 @@ def test_there_is_nothing_outside_the_protocol(claude, upstream):
     assert answer.status_code == 404
     assert answer.json()["error"]["message"] == "there is nothing here: use /proxy/anthropic/v1/messages"
     assert upstream.requests == []
+
+
+# The server.
+
+
+def test_the_server_has_the_proxy_at_its_path(tmp_path: Path, upstream: StandIn) -> None:
+    upstream.then(message("In Bergen."))
+    with app_client(tmp_path / "home", ServerOptions(user="ada"), anthropic_base_url=upstream.base_url) as client:
+        answer = client.post("/proxy/anthropic/v1/messages", json={"max_tokens": 9, "messages": [user(QUESTION)]})
+        assert answer.json()["content"] == [{"type": "text", "text": "In Bergen."}]
+        assert upstream.last.path == "/v1/messages"
+        home: Backstory = client.app.state.home  # type: ignore[attr-defined]
+        turns = home.memory("ada").transcript(answer.headers["x-backstory-thread"])
+        assert [turn.content for turn in turns] == [QUESTION, "In Bergen."]
+
+
+@pytest.mark.parametrize(
+    ("stated", "environ", "expected"),
+    [
+        (None, {}, "https://api.anthropic.com"),
+        (None, {"ANTHROPIC_BASE_URL": " http://one.example/ "}, "http://one.example"),
+        ("http://two.example/v1/", {"ANTHROPIC_BASE_URL": "http://one.example"}, "http://two.example"),
+    ],
+)
+def test_the_model_server_is_configured(stated: str | None, environ: dict[str, str], expected: str) -> None:
+    assert ANTHROPIC.upstream(Settings(anthropic_base_url=stated), environ) == expected

@@ -10,8 +10,8 @@ from backstory.http.proxy.answers.answer import Answer, Words, name_of
 
 _CUT = ("max_tokens", "model_context_window_exceeded", "refusal")
 """Reasons to stop before the end of what there was to say."""
-_PAUSED = "pause_turn"
-"""The client sends what there is as the beginning of the next answer."""
+_UNDER_WAY = ("pause_turn", "tool_use")
+"""Reasons to stop before the final answer. One that is paused is sent again as the beginning of the next."""
 
 
 class _Said:
@@ -46,7 +46,7 @@ class _Said:
 
     def answer(self, key: str | None, reason: object, *, ended: bool) -> Answer:
         """Return the answer, given its id, why it stopped, and whether its end was read."""
-        text = "" if self._calls_tools or reason == _PAUSED else self._words.joined
+        text = "" if self._calls_tools or reason in _UNDER_WAY else self._words.joined
         return Answer(text, key, tuple(self._calls), ended and reason not in _CUT, self._words.cut)
 
 

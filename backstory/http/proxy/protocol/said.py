@@ -66,12 +66,10 @@ def _stripped(content: object, scaffolding: Scaffolding, answer: str) -> tuple[o
 
 def asks_for_title(items: Iterable[Item], instructions: object, scaffolding: Scaffolding) -> bool:
     """Whether the newest words of the user, or the newest instructions, are a known prompt for a title."""
-    last = {"system": instructions}
-    for item in items:
-        role = item.get("role")
-        if role == "user" or role in ("system", "developer"):
-            last["user" if role == "user" else "system"] = item.get("content")
-    return any(scaffolding.is_title(role, text) for role, content in last.items() for text in texts_of(content))
+    newest: dict[object, object] = {item.get("role"): item.get("content") for item in items}
+    asked = [("user", newest.get("user"))]
+    asked += [("system", content) for content in (instructions, newest.get("system"), newest.get("developer"))]
+    return any(scaffolding.is_title(role, text) for role, content in asked for text in texts_of(content))
 
 
 def texts_of(content: object) -> Iterator[str]:
