@@ -6,8 +6,6 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from backstory import checks
 from backstory.ledger.core.errors import InputError, UnavailableError
 from backstory.ledger.core.memory import Memory
@@ -70,8 +68,6 @@ def context(
     joined = services.joined()
     memory = services.memory() if joined is None else joined.memory
     alike = _likeness(services, memory, joined, words) if words else {}
-    if tags:
-        memory = _tagged(memory, tags)
     lines = services.home.states(writer.scope).blocks
     block = lines.block(
         memory,
@@ -79,6 +75,7 @@ def context(
         summaries=() if thread is None else thread_summaries(memory, thread),
         max_tokens=max_tokens,
         facts=facts,
+        tags=tags,
         quotes=_quotes(services, said, thread, tags) if facts and blocks.quoting else None,
     )
     own, users = parted(lines.newly_used(block.facts, writer.clock.now()))
@@ -90,12 +87,6 @@ def context(
     head, beside = services.head_at(writer, memory.seq), services.beside()
     of_both = None if joined is None or beside is None else services.head_at(beside, joined.users.seq)
     return block.given_at(head, of_user=writer is not services.own, users=of_both)
-
-
-def _tagged(memory: Memory, tags: tuple[str, ...]) -> Memory:
-    """Return a memory without the facts that are about something else than a filter names."""
-    kept = {i: fact for i, fact in memory.facts.items() if not (fact.tags or fact.attributes) or fact.has(tags)}
-    return msgspec.structs.replace(memory, facts=kept)
 
 
 def _quotes(

@@ -253,7 +253,9 @@ def _stand(
 ) -> Standing:
     """Fill the part that stands; facts that no category guarantees come in while it has at most `for_facts` tokens."""
     sheet = Sheet(prepared, max_tokens)
-    guaranteed = [pair for pair in ranked if _is_guaranteed(pair[0].category, prepared.memory.policy, shares)]
+    categories = {fact.category for fact, _ in ranked}
+    named = {category for category in categories if _is_guaranteed(category, prepared.memory.policy, shares)}
+    guaranteed = [pair for pair in ranked if pair[0].category in named]
     taken = set(sheet.take_facts(FACTS, guaranteed, within=shares.guaranteed_tokens))
     sections = [name for name, line in prepared.sections.items() if sheet.take(SECTIONS[name][0], line) is not None]
     skipped = _add_summaries(sheet, _summary_lines(summaries, prepared.counter), within=max_tokens // 3)

@@ -11,11 +11,13 @@ from backstory.ledger.core.summaries import ThreadSummaryText
 from backstory.projections.context.block import Context, Shares, fill, fill_whole
 from backstory.projections.context.counting import Counter
 from backstory.projections.context.joined import Joined, join
-from backstory.projections.context.prepared import Prepared, prepare
+from backstory.projections.context.prepared import Prepared, narrowed, prepare
 from backstory.projections.context.quotes import Quote
 from backstory.projections.read_model import ReadModel
 
 _ONE_USE = timedelta(minutes=1)
+_FILTERS = 16
+"""Filters by tags whose lines are kept for one memory."""
 
 
 class Blocks:
@@ -60,6 +62,8 @@ class ScopeBlocks(ReadModel):
     def start_over(self) -> None:
         """Drop everything that is kept."""
         self._prepared: Prepared | None = None
+        self._tagged: dict[tuple[str, ...], Prepared] = {}
+        """What `_prepared` leaves where a filter names tags, by these."""
         self._joined: Joined | None = None
         self._used: dict[str, datetime] = {}
 
@@ -71,11 +75,17 @@ class ScopeBlocks(ReadModel):
         summaries: Sequence[ThreadSummaryText] = (),
         max_tokens: int | None = None,
         facts: bool = True,
+        tags: tuple[str, ...] = (),
         quotes: Iterable[Quote] | None = None,
     ) -> Context:
-        """Return the block of a memory; see `fill`. `max_tokens` overrides the configured budget."""
+        """Return the block of a memory; see `fill`.
+
+        `max_tokens` overrides the configured budget. Facts that are about something else than `tags` are left out.
+        """
         most = self._shares.max_tokens if max_tokens is None else max_tokens
         prepared = self._prepare(memory, any_more=quotes is not None)
+        if tags:
+            prepared = self._narrowed(prepared, tags)
         return fill(prepared, similarity, summaries, self._shares, most, facts=facts, quotes=quotes)
 
     def whole_block(
@@ -96,6 +106,14 @@ class ScopeBlocks(ReadModel):
         counter = self._tokens.wait() if memory.facts or memory.sections or any_more else self._tokens.value
         self._prepared = prepared = prepare(memory, counter, self._prepared)
         return prepared
+
+    def _narrowed(self, prepared: Prepared, tags: tuple[str, ...]) -> Prepared:
+        found = self._tagged.get(tags)
+        if found is None or found.memory is not prepared.memory:
+            found = narrowed(prepared, tags)
+            kept = {key: one for key, one in self._tagged.items() if one.memory is prepared.memory}
+            self._tagged = {tags: found} if len(kept) >= _FILTERS else {**kept, tags: found}
+        return found
 
     def joined(self, own: Memory, users: Memory) -> Joined:
         """Return an agent's memory joined with its user's; see `join`."""

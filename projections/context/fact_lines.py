@@ -88,6 +88,11 @@ def _minute(moment: str) -> str:
     return inline(moment)[:16].replace("T", " ")
 
 
+def has_line(fact: Fact) -> bool:
+    """Whether the line of a fact is not empty; no letter and no digit is left out of one."""
+    return fact.content[:1].isalnum() or bool(inline(fact.content))
+
+
 def fact_line(fact: Fact) -> str:
     """Return the line of a fact, or "" where it is empty; a correction names the error to avoid."""
     text = inline(fact.content)

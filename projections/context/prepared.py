@@ -18,6 +18,7 @@ from backstory.projections.context.fact_lines import (
     QUOTES,
     SECTIONS,
     fact_line,
+    has_line,
     heading_line,
     section_line,
 )
@@ -27,15 +28,22 @@ _KEPT = 16
 
 
 class Line:
-    """A line of a block with its line break; counted at the first use."""
+    """A line of a block with its line break; rendered and counted at the first use, as most facts never are."""
 
-    __slots__ = ("_counter", "_gap", "_tokens", "text")
+    __slots__ = ("_counter", "_gap", "_text", "_tokens")
 
-    def __init__(self, text: str, counter: Counter) -> None:
-        self.text = text
+    def __init__(self, text: str | Fact, counter: Counter) -> None:
+        self._text = text
         self._counter = counter
         self._tokens: int | None = None
         self._gap: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The line."""
+        if not isinstance(self._text, str):
+            self._text = fact_line(self._text)
+        return self._text
 
     @property
     def tokens(self) -> int:
@@ -117,10 +125,20 @@ def prepare(memory: Memory, counter: Counter, before: Prepared | None = None) ->
     for fact in memory.facts.values():
         pair = known.get(fact.id)
         if pair is None or pair[0] is not fact:
-            pair = (fact, Line(fact_line(fact), counter))
-        if pair[1].text:
+            pair = (fact, Line(fact, counter))
+        if has_line(fact):
             facts.append(pair)
     facts.sort(key=lambda pair: pair[0].id)
     facts.sort(key=lambda pair: pair[0].created_at, reverse=True)
     sections = {name: Line(section_line(label, memory.section(name)), counter) for name, (_, label) in SECTIONS.items()}
     return Prepared(memory, counter, tuple(facts), {name: line for name, line in sections.items() if line.text})
+
+
+def narrowed(prepared: Prepared, tags: tuple[str, ...]) -> Prepared:
+    """Return the lines of a memory without the facts that are about something else than a filter names."""
+    facts = tuple(pair for pair in prepared.facts if not _is_about(pair[0]) or pair[0].has(tags))
+    return Prepared(prepared.memory, prepared.counter, facts, prepared.sections)
+
+
+def _is_about(fact: Fact) -> bool:
+    return bool(fact.tags or fact.attributes)

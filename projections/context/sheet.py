@@ -19,6 +19,8 @@ _LAST = (FACTS, FOUND)
 """Headings of which no other follows in the same part of a block."""
 _SKIPPED = 4
 """Quotes that do not fit before the part is full: the others are as long, mostly."""
+_MISSED = 500
+"""Facts that do not fit before no other is tried: the rest ranks lower still, and there may be very many."""
 _place: Callable[[tuple[Place, Line]], Place] = itemgetter(0)
 
 
@@ -43,19 +45,25 @@ class Sheet:
     ) -> list[str]:
         """Add the facts that fit, the best first, of lines with at most `within` tokens together; return their ids.
 
-        Those whose ids are in `but` are passed over.
+        Those whose ids are in `but` are passed over. Where 500 did not fit, the others are not tried.
         """
         taken = []
+        missed = 0
         room = self.max_tokens - self.tokens
         for rank, (fact, line) in enumerate(ranked):
-            # Cheap test first: most facts are larger than the room that is left.
-            if line.tokens > room or line.tokens > within or fact.id in but:
+            if fact.id in but:
                 continue
-            if self.take(heading, line, place=birth(fact) if heading == FACTS else (rank, 0)) is not None:
+            # Cheap test first: most facts are larger than the room that is left.
+            if line.tokens <= min(room, within) and self._takes_fact(heading, fact, line, rank):
                 taken.append(fact.id)
                 within -= line.tokens
                 room = self.max_tokens - self.tokens
+            elif (missed := missed + 1) == _MISSED:
+                break
         return taken
+
+    def _takes_fact(self, heading: str, fact: Fact, line: Line, rank: int) -> bool:
+        return self.take(heading, line, place=birth(fact) if heading == FACTS else (rank, 0)) is not None
 
     def take_quotes(self, quotes: Iterable[Quote]) -> list[GivenTurn]:
         """Add the quotes that fit, the best first, until some did not fit; return their turns."""

@@ -56,6 +56,9 @@ _SPARE_FILES = 16
 _AT_ONCE = 2_000
 """Turns that are read before a prompt: that takes about as long as to load the vocabulary, 0.1 s."""
 
+_FACTS_AT_ONCE = 2_000
+"""Facts that a prompt takes in to be compared: that takes some 20 ms."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -121,10 +124,10 @@ class _Kept:
         """The commit of the transcript that memory was last cleared at."""
         return self._cited.cleared
 
-    def likeness(self, memory: Memory, query: str) -> Mapping[str, float]:
-        """How like each fact of a memory is to a text."""
+    def likeness(self, memory: Memory, query: str, most: int | None) -> Mapping[str, float]:
+        """How like the facts of a memory are to a text; at most so many are compared that were not before."""
         with self._comparing:
-            self._likeness.take(self._compared.follow(memory))
+            self._likeness.take(self._compared.follow(memory), most)
             return self._likeness.of(query)
 
     def _take(self, within: str, follow: Callable[[], Change]) -> None:
@@ -318,9 +321,10 @@ class Search(ReadModel):
         """Return how much each fact of a memory is like a text by its words, 0 to 1; what is not at all is left out.
 
         The memory is the caller's own, mostly the scope's newest. A model would have to read the text first, which
-        takes longer than the caller can wait.
+        takes longer than the caller can wait. With `background`, where calls follow each other, each call takes in a
+        part of very many facts: the newest are compared from the first one on.
         """
-        return self._kept.likeness(memory, query)
+        return self._kept.likeness(memory, query, _FACTS_AT_ONCE if self._background else None)
 
     def passages(self, within: str) -> Iterator[Passage]:
         """Yield everything as it is to be embedded; the logs are read when the first is asked for.

@@ -8,8 +8,8 @@ the query alone ("lnc.ltc" in the notation of SMART, Salton and Buckley, 1988).
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 
 from backstory.projections.search.corpus import Change
 from backstory.projections.search.lexical.tokenizer import words_of
@@ -19,29 +19,49 @@ class Similarity:
     """Which words stand in which entries, and how much of an entry each is; not safe for threads."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, list[str]] = {}
-        self._words: dict[str, dict[str, float]] = {}
+        self._entries: dict[str, Collection[str]] = {}
+        self._words: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        self._later: dict[str, str] = {}
+        """The texts of entries that are not compared yet, by their keys."""
         self._last: tuple[str, Mapping[str, float]] | None = None
 
-    def take(self, change: Change) -> None:
-        """Do what a change of what can be found calls for."""
+    def take(self, change: Change, most: int | None = None) -> None:
+        """Do what a change of what can be found calls for.
+
+        Args:
+            change: What has changed.
+            most: How many entries at most are compared from here on, the newest first; the others are with later calls.
+                None: all of them.
+        """
         if change.anew:
             self._entries.clear()
             self._words.clear()
+            self._later.clear()
         for key in (*change.drop, *(entry.key for entry in change.put)):
+            self._later.pop(key, None)
             for word in self._entries.pop(key, ()):
                 holders = self._words[word]
                 del holders[key]
                 if not holders:
                     del self._words[word]
-        for entry in change.put:
-            weights = {word: _softened(count) for word, count in Counter(words_of(entry.text)).items()}
-            length = math.hypot(*weights.values())
-            self._entries[entry.key] = list(weights)
-            for word, weight in weights.items():
-                self._words.setdefault(word, {})[entry.key] = weight / length
-        if change.put or change.drop or change.anew:
+        self._later.update((entry.key, entry.text) for entry in change.put)
+        if self._later or change.drop or change.anew:
             self._last = None
+        for _ in range(len(self._later) if most is None else min(most, len(self._later))):
+            key, text = self._later.popitem()
+            self._put(key, words_of(text))
+
+    def _put(self, key: str, words: Sequence[str]) -> None:
+        if len(set(words)) == len(words):
+            # As in most facts no word comes twice, they weigh the same; at a first call there may be very many facts.
+            weights = dict.fromkeys(words, 1.0)
+            length = math.sqrt(len(words))
+        else:
+            weights = {word: _softened(count) for word, count in Counter(words).items()}
+            length = math.hypot(*weights.values())
+        self._entries[key] = weights.keys()
+        for word, weight in weights.items():
+            self._words[word][key] = weight / length
 
     def of(self, query: str) -> Mapping[str, float]:
         """Return how like each entry is to a text, 0 to 1; those at 0 are left out.

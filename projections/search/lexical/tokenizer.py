@@ -150,5 +150,7 @@ _stemmers = _Stemmers()
 @lru_cache(_CACHED)
 def _stem(word: str) -> str:
     first = ord(word[0])
-    language = next((name for low, high, name in _STEMMERS if low <= first <= high), "english")
+    language = "english"
+    if first >= _STEMMERS[0][0]:
+        language = next((name for low, high, name in _STEMMERS if low <= first <= high), language)
     return _stemmers.of(language).stemWord(word)

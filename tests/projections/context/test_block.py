@@ -346,3 +346,21 @@ def test_a_fact_that_tries_to_break_out_stays_in_its_bullet(content: str) -> Non
         assert list(shown) == ["User Context", "Facts"]
         assert len(shown["Facts"]) == 2
         assert len(shown["User Context"]) == 1
+
+
+def test_where_very_many_facts_do_not_fit_the_others_are_not_tried() -> None:
+    counted: list[str] = []
+
+    class Counting:
+        name = "counting"
+
+        def count(self, text: str) -> int:
+            counted.append(text)
+            return ESTIMATE.count(text)
+
+    long = (fact(f"f{n:04}", "A long story " * 20, confidence=0.9) for n in range(3_000))
+    memory = memory_of(fact("a", "Tea", confidence=1.0), *long, fact("z", "Rust", confidence=0.1))
+    context = fill(prepare(memory, Counting()), None, (), Shares(), 40)
+    assert context.facts == ("a",)
+    assert context.left_out == 3_001
+    assert len(counted) < 1_100

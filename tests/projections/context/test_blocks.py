@@ -37,6 +37,28 @@ def test_what_a_scope_says_is_counted_once() -> None:
     assert len(counter.counted) == 2 * seen
 
 
+def test_the_lines_that_a_filter_leaves_are_kept_for_each_filter_until_memory_changes() -> None:
+    counter = Counting()
+    blocks = ScopeBlocks(Blocks(Shares(), BackgroundLoad("it", counter, lambda: counter)))
+    tagged = (fact("g", "Ships on Friday", tags=("work",)), fact("h", "Sails", tags=("sea",)))
+    facts = (fact("f", "User likes tea"), *tagged)
+    memory = memory_of(*facts)
+    whole, work, sea = (blocks.block(memory, {}, tags=tags) for tags in ((), ("work",), ("sea",)))
+    assert (whole.facts, work.facts, sea.facts) == (("f", "g", "h"), ("f", "g"), ("f", "h"))
+    seen = len(counter.counted)
+    assert [blocks.block(memory, {}, tags=tags) for tags in ((), ("work",), ("sea",))] == [whole, work, sea]
+    assert len(counter.counted) == seen
+    assert blocks.block(memory_of(*facts[:2]), {}, tags=("sea",)).facts == ("f",)
+
+
+def test_more_filters_than_are_kept_give_what_each_leaves() -> None:
+    blocks = ScopeBlocks(Blocks(Shares(), BackgroundLoad("it", ESTIMATE, lambda: ESTIMATE)))
+    memory = memory_of(*(fact(f"f{n}", f"Matter {n}", tags=(str(n),)) for n in range(40)))
+    for _ in range(2):
+        for n in range(40):
+            assert blocks.block(memory, {}, tags=(str(n),)).facts == (f"f{n}",)
+
+
 def test_a_use_is_one_for_a_minute_whatever_is_used_between() -> None:
     blocks = ScopeBlocks(Blocks(Shares(), BackgroundLoad("it", ESTIMATE, lambda: ESTIMATE)))
 

@@ -11,7 +11,7 @@ from memories import categories, confidences, fact, memory_of, read, texts
 
 from backstory.ledger.core.events import Section
 from backstory.ledger.core.summaries import ThreadSummaryText
-from backstory.projections.context.fact_lines import fact_line, inline, section_line, summary_line
+from backstory.projections.context.fact_lines import fact_line, has_line, inline, section_line, summary_line
 
 
 @given(text=texts)
@@ -39,6 +39,11 @@ def test_a_fact_is_written_as_deerflow_writes_it() -> None:
     assert fact_line(wrong) == "- [correction | 1.00] Use uv (avoid: used pip again)\n"
     assert fact_line(fact("f", "Use uv", "goal", 1, source_error="used pip")) == "- [goal | 1.00] Use uv\n"
     assert fact_line(fact("f", "a < b & c", "goal", 0.126)) == "- [goal | 0.13] a &lt; b &amp; c\n"
+
+
+@given(text=texts)
+def test_it_is_known_without_a_line_whether_there_is_one(text: str) -> None:
+    assert has_line(fact("f", text)) == bool(fact_line(fact("f", text)))
 
 
 def test_what_says_nothing_has_no_line() -> None:

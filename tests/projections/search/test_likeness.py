@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from fakes import open_home
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backstory.projections.search import query as searching
 from backstory.projections.search.corpus import Change
 from backstory.projections.search.lexical.entry import Entry
 from backstory.projections.search.similarity import Similarity
@@ -74,6 +77,33 @@ def test_following_changes_ends_where_beginning_anew_does(
         alike = likeness.of(query)
         assert alike == pytest.approx(holding(held).of(query))
         assert all(0 < value <= 1 for value in alike.values())
+
+
+@given(walk=changes, most=st.integers(1, 3), query=texts)
+def test_entries_that_are_compared_in_parts_are_all_compared_in_the_end(
+    walk: list[tuple[dict[str, str], set[str]]], most: int, query: str
+) -> None:
+    likeness, held = Similarity(), dict[str, str]()
+    for put, drop in walk:
+        gone = [key for key in drop if key in held]
+        likeness.take(Change(put=[Entry(key=key, text=text) for key, text in put.items()], drop=gone), most)
+        held = {key: text for key, text in held.items() if key not in gone} | put
+        assert likeness.of(query).keys() <= held.keys()
+    for _ in held:
+        likeness.take(Change(), most)
+    assert likeness.of(query) == pytest.approx(holding(held).of(query))
+
+
+def test_the_newest_of_very_many_facts_are_compared_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "_FACTS_AT_ONCE", 2)
+    for background in (True, False):
+        with open_home(tmp_path / str(background), background=background, embedding_model="none") as bs:
+            memory = bs.memory("ada")
+            ids = [memory.add_fact(f"Ada sails boat {n}").fact.id for n in range(5)]
+            services = memory._services
+            search = services.home.states(services.scope).search
+            found = [set(search.likeness(services.memory(), "boats")) for _ in range(3)]
+            assert found == ([set(ids[3:]), set(ids[1:]), set(ids)] if background else [set(ids)] * 3)
 
 
 def test_it_loads_no_library_of_numbers() -> None:
