@@ -184,6 +184,12 @@ def mem0(**more: object) -> dict[str, object]:
     }
 
 
+CLAUDE_MEMORY = {
+    "conversations_memory": "**Work context**\n\nAda plays the cello in Bergen.\n\n**Personal context**\n\n- Likes tea",
+    "project_memories": {"p1": "Uses ruff."},
+    "account_uuid": "account-1",
+}
+
 MCP_MEMORY = [
     {"type": "entity", "name": "Ada_Lovelace", "entityType": "person", "observations": ["Likes tea", "Plays chess"]},
     {"type": "relation", "from": "Ada_Lovelace", "to": "Oslo", "relationType": "lives in"},

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commandline import Cli, reply
-from exports import MCP_MEMORY, chatgpt, claude, claude_code, codex, lines, mem0, open_webui, write
+from exports import (
+    CLAUDE_MEMORY,
+    MCP_MEMORY,
+    chatgpt,
+    claude,
+    claude_code,
+    codex,
+    codex_items,
+    lines,
+    mem0,
+    open_webui,
+    write,
+)
 
 from backstory.operations.importing import file as file_import
 from backstory.operations.recording import Intake
@@ -24,6 +37,7 @@ SAMPLES: dict[str, tuple[object, str, int]] = {
     "mcp-memory": (lines(*MCP_MEMORY), "memory.jsonl", 3),
     "facts": (["Likes tea", {"content": "Rows"}], "facts.json", 2),
     "csv": ("content,category\nLikes tea,preference\n", "facts.csv", 1),
+    "claude-memory": ([CLAUDE_MEMORY], "memories.json", 3),
     "markdown": ("# Memory\n\n- Likes tea\n- Rows\n", "MEMORY.md", 2),
     "text": ("Likes tea\nRows\n", "facts.txt", 2),
 }
@@ -48,6 +62,30 @@ def test_each_format_is_recognised_shown_imported_once_and_named(cli: Cli, name:
         status[key] for key in ("seq", "facts", "turns", "transcript_bytes")
     ]
     assert cli.json("verify")["ok"]
+
+
+def test_the_folder_of_an_unpacked_export_is_read_like_its_zip_file(cli: Cli) -> None:
+    for name, content in {"conversations-000.json": [chatgpt("c1")], "conversations-001.json": [chatgpt("c2")]}.items():
+        write(cli.folder, content, name)
+    write(cli.folder, [], "user.json")
+    assert "8 turns of 2 conversations" in cli.run("import", cli.folder).stdout
+
+
+def test_a_folder_of_sessions_is_read_with_all_below_it(cli: Cli) -> None:
+    for day, head in {"01": "x1", "02": "x2"}.items():
+        folder = cli.folder / "sessions" / "2026" / "01" / day
+        folder.mkdir(parents=True)
+        rows = json.loads(json.dumps(codex_items()).replace('"x1"', f'"{head}"'))
+        write(folder, lines(*rows), f"rollout-2026-01-{day}T00-00-00-{head}.jsonl")
+        write(folder, "", f"rollout-2026-01-{day}T00-00-01-empty.jsonl")
+    shown = cli.run("import", cli.folder / "sessions").stdout
+    assert "a session file of Codex (codex): 4 turns of 2 conversations" in shown
+    assert "0 recorded, 4 were here already" in cli.run("import", cli.folder / "sessions").stdout
+
+
+def test_a_dry_run_names_no_user_as_unknown_who_is_to_be_new(cli: Cli) -> None:
+    path = write(cli.folder, [chatgpt()])
+    assert cli.run("--user", "ada", "import", path, "--dry-run").stderr == ""
 
 
 def test_conversations_have_their_own_times_and_what_is_learned_is_backdated(cli: Cli) -> None:

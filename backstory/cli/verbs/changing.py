@@ -166,8 +166,8 @@ def import_(
         str,
         typer.Argument(
             metavar="PATH",
-            help="A memory.json, an export of another tool (also as a zip file), a list of facts or a DeerFlow folder; "
-            "- reads standard input.",
+            help="A memory.json, an export of another tool (also as a zip file or a folder), sessions, a list "
+            "of facts or a DeerFlow folder; - reads standard input.",
         ),
     ],
     replace: Annotated[bool, typer.Option("--replace", help="Replace the facts that are there.")] = False,
@@ -196,7 +196,7 @@ def import_(
     session = session_of(ctx)
     with (
         file_given(path) as given,
-        session.memory(creates=not dry_run) as memory,
+        session.memory(creates=True) as memory,
         session.when_interrupted(lambda: "what came in stays; run it again, and it is skipped"),
         progress_of_total("importing, KiB", least=_LONG_KIB, unit=1024) as step,
     ):

@@ -18,6 +18,7 @@ from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.importing import read_import
 from backstory.ledger.importing.document import listed_fact
 from backstory.ledger.importing.formats.conversation import Conversation
+from backstory.ledger.importing.formats.files import files_in
 from backstory.ledger.importing.formats.recognising import MEMORY, Recognised, recognise
 from backstory.ledger.importing.formats.tally import Tally
 from backstory.ledger.rules.decide import decide
@@ -67,7 +68,7 @@ class FileImport:
         self._services.must_stand()
         path = self._path
         try:
-            if path.is_dir():
+            if path.is_dir() and not files_in(path):
                 return self._memory()
             found = recognise(path, self._wanted.format_name)
             return self._memory() if found.format is MEMORY else self._other(found)

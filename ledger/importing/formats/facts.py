@@ -25,8 +25,10 @@ _ALSO = {
     "valid_until": "validUntil",
     "expires_at": "expiresAt",
     "expiration_date": "expiresAt",
+    "expirationDate": "expiresAt",
 }
 """Other names for the keys of a fact."""
+_USERS = ("user_id", "userId")
 CONTENTS = ("content", "memory", "text", "fact")
 
 
@@ -37,7 +39,7 @@ def read(items: Iterable[object], tally: Tally, source: str | None = None) -> It
             yield {"content": item}
         elif not isinstance(item, Mapping):
             tally.refuse(item.why if isinstance(item, Broken) else "it is neither a text nor an object")
-        elif tally.takes(item.get("user_id")):
+        elif tally.takes(next(filter(None, map(item.get, _USERS)), None)):
             yield _fact(item, tally, source)
 
 
@@ -50,7 +52,7 @@ def _fact(item: Mapping[str, object], tally: Tally, source: str | None) -> Fact:
     fact: Fact = {} if source is None else {"source": source}
     for key, value in item.items():
         name = _ALSO.get(key, key)
-        if value in (None, "", [], {}) or key == "user_id":
+        if value in (None, "", [], {}) or key in _USERS:
             continue
         if isinstance(value, list) and name == "category":
             # A fact has one category; the others would be lost.

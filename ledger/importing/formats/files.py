@@ -34,6 +34,9 @@ _LISTED = re.compile(
     rb'\s*+\{(?:\s*+"[^"]*+"\s*+:\s*+(?:"[^"]*+"\s*+|[^,"\[{]*+),)*+\s*+"(?:results|memories)"\s*+:\s*+(?=\[)'
 )
 """The beginning of an object whose list is under a key, as an API answers."""
+_CHATS = re.compile(r"conversations(-\d+)?\.json")
+_SESSION = re.compile(r"(rollout-.+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl")
+"""The names that Codex and Claude Code give to their session files."""
 _TEXTS = (".json", ".jsonl", ".csv", ".tsv", ".md", ".txt")
 
 
@@ -77,11 +80,13 @@ class File(NamedTuple):
 
 
 def files_at(path: Path) -> list[File]:
-    """Return a file, or the members of a zip file that hold an export.
+    """Return a file, the members of a zip file that hold an export, or the files of a folder that do.
 
     Raises:
         InputError: it is no file, or the zip file is damaged, encrypted or too large, or holds no file of an export.
     """
+    if path.is_dir():
+        return files_in(path)
     if path.exists() and not path.is_file():
         # A pipe can be read only once.
         raise InputError("it is no file: to import from a pipe, give - and send it to standard input")
@@ -93,7 +98,7 @@ def files_at(path: Path) -> list[File]:
             members = [one for one in packed.infolist() if not one.filename.startswith("__MACOSX/")]
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         raise InputError(f"this zip file is damaged ({error}): export it again") from error
-    chats = [one for one in members if re.fullmatch(r"conversations(-\d+)?\.json", Path(one.filename).name)]
+    chats = [one for one in members if _CHATS.fullmatch(Path(one.filename).name)]
     chosen = chats or [one for one in members if one.filename.endswith(_TEXTS)]
     if not chats and len(chosen) != 1:
         names = ", ".join(one.filename[:80] for one in (chosen or members)[:10])
@@ -106,6 +111,13 @@ def files_at(path: Path) -> list[File]:
         if one.file_size > min(_MOST_UNPACKED, _CHUNK + one.compress_size * _MOST_PACKED_IN_ONE):
             raise InputError(f"{one.filename} would unpack to {one.file_size:,} bytes: unpack it and name the file")
     return [File(path, one.filename, one.file_size) for one in sorted(chosen, key=lambda one: one.filename)]
+
+
+def files_in(folder: Path) -> list[File]:
+    """Return the files of a folder that hold an unpacked export, or the session files below it; none in another one."""
+    chats = [one for one in folder.iterdir() if _CHATS.fullmatch(one.name)]
+    found = chats or [one for one in folder.rglob("*.jsonl") if _SESSION.fullmatch(one.name)]
+    return [File(one, None, one.stat().st_size) for one in sorted(found) if one.is_file()]
 
 
 def _member(file: File, name: str) -> IO[bytes]:

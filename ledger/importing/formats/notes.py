@@ -1,4 +1,4 @@
-"""Readers of notes: plain text with one fact a line, and Markdown such as MEMORY.md or CLAUDE.md."""
+"""Readers of notes: plain text with one fact a line, Markdown such as MEMORY.md or CLAUDE.md, Claude's own memory."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from urllib.parse import unquote
 
 from backstory.ledger.core.policy import CATEGORIES
 from backstory.ledger.importing.formats.facts import Fact, read
-from backstory.ledger.importing.formats.tally import Tally
+from backstory.ledger.importing.formats.tally import Tally, fields, text
 
 _COMMENT = re.compile(r"<!--\s*(?P<id>.*?)\s*-->")
 _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,4}[.)])\s+(?:\[[ xX]\]\s+)?(?P<words>.*)")
 _UNTIL = re.compile(r" \(until (?P<until>\d{4}\S*)\)$")
 _FENCE = re.compile(r"\s*(?:```|~~~)")
+_INCLUDED = re.compile(r"\s*(?:[-*+]\s+)?@\S*[./]\S*")
+"""A line that stands for a file, as in CLAUDE.md."""
+_BOLD = re.compile(r"\*\*(?P<title>[^*]+)\*\*:?")
 _HEADING = re.compile(r"#{1,6}\s+(?P<title>.*?)\s*#*\s*")
 
 
@@ -34,7 +37,9 @@ def read_markdown(lines: Iterable[str], tally: Tally) -> Iterator[Fact]:
         if (line == "---" and (number == 0 or inside == "front")) or fence:
             inside = "" if inside else "code" if fence else "front"
             tally.pass_over("blocks of code and front matter", bool(inside))
-        if inside or fence or line == "---":
+        included = not inside and _INCLUDED.fullmatch(line) is not None
+        tally.pass_over("files that are included", included)
+        if inside or fence or included or line == "---":
             continue
         heading, item = _HEADING.fullmatch(line), _ITEM.fullmatch(line)
         if not line.strip() or heading or item:
@@ -46,6 +51,18 @@ def read_markdown(lines: Iterable[str], tally: Tally) -> Iterator[Fact]:
         elif line.strip():
             words.append(item["words"] if item else line.strip())
     yield from _fact(words, category)
+
+
+def read_claude_memory(items: Iterable[object], tally: Tally) -> Iterator[Fact]:
+    """Yield what Claude's export holds as its memory (`memories.json`): Markdown whose headings are lines in bold."""
+    for item in tally.objects(items):
+        if tally.takes(item.get("account_uuid")):
+            for written in (item.get("conversations_memory"), *fields(item.get("project_memories")).values()):
+                lines = (
+                    _BOLD.sub(r"# \g<title>", line) if _BOLD.fullmatch(line) else line
+                    for line in text(written).splitlines()
+                )
+                yield from ({**fact, "source": "claude"} for fact in read_markdown(lines, tally))
 
 
 def _fact(words: list[str], category: str) -> Iterator[Fact]:

@@ -65,6 +65,12 @@ _LISTS = (
         ("entityType",),
     ),
     Format("mem0", "an export of mem0", (("memory",),), ("hash", "categories", "user_id", "expiration_date")),
+    Format(
+        "claude-memory",
+        "the memory in a Claude export",
+        (("conversations_memory",), ("project_memories",)),
+        ("account_uuid",),
+    ),
     Format("facts", "a list of facts", (("content",),), ("category", "confidence", "createdAt", "text", "fact")),
 )
 _TEXTS = (
@@ -83,6 +89,7 @@ _READERS: dict[str, Callable[..., Iterator[Conversation | Fact]]] = {
     "codex": codex.read,
     "mcp-memory": facts.read_mcp_memory,
     "mem0": facts.read_mem0,
+    "claude-memory": notes.read_claude_memory,
     "facts": facts.read,
     "csv": facts.read_csv,
     "markdown": notes.read_markdown,
@@ -117,7 +124,7 @@ def recognise(path: Path, stated: str | None = None) -> Recognised:
     """Find out the format of a file.
 
     Args:
-        path: the file, or a zip file with it.
+        path: the file, or a zip file or a folder with it.
         stated: the name of the format, if it is known.
 
     Raises:
@@ -126,12 +133,14 @@ def recognise(path: Path, stated: str | None = None) -> Recognised:
     files = files_at(path)
     if stated is not None:
         return Recognised(format_named(stated), files)
-    head = files[0].head()
+    # Among several, some may hold next to nothing.
+    looked_at = max(files, key=lambda file: file.size)
+    head = looked_at.head()
     if not head.strip():
-        raise InputError(f"{files[0].name} is empty")
+        raise InputError(f"{looked_at.name} is empty")
     if head.lstrip()[:1] in b"[{":
-        return Recognised(_of_items(files[0]), files)
-    return Recognised(_of_text(files[0], head.decode(errors="replace")), files)
+        return Recognised(_of_items(looked_at), files)
+    return Recognised(_of_text(looked_at, head.decode(errors="replace")), files)
 
 
 def format_named(name: str) -> Format:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from exports import MCP_MEMORY, everything, lines, mem0, write
+from exports import CLAUDE_MEMORY, MCP_MEMORY, everything, lines, mem0, write
 
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.importing.formats.recognising import recognise
@@ -75,6 +75,53 @@ def test_lines_and_texts(tmp_path: Path) -> None:
     ]
     assert len(tally.refused) == 2
     assert everything(write(tmp_path, "\ufeffA\r\n\r\n B\n", "f.txt")) == [{"content": "A"}, {"content": "B"}]
+
+
+def test_a_line_that_includes_a_file_is_no_fact(tmp_path: Path) -> None:
+    tally = Tally()
+    path = write(
+        tmp_path, "# Preferences\n\nLikes *tea*\n\n@docs/extra.md\n- @~/more.md\n\nAsk @ada first\n@ada\n", "CLAUDE.md"
+    )
+    assert everything(path, tally) == [
+        {"content": "Likes *tea*", "category": "preference"},
+        {"content": "Ask @ada first @ada", "category": "preference"},
+    ]
+    assert tally.left_out == {"files that are included": 2}
+
+
+def test_the_memory_that_claude_keeps_is_text(tmp_path: Path) -> None:
+    facts = [
+        {"content": content, "source": "claude"}
+        for content in ("Ada plays the cello in Bergen.", "Likes tea", "Uses ruff.")
+    ]
+    for content in ([CLAUDE_MEMORY], CLAUDE_MEMORY):
+        path = write(tmp_path, content, "memories.json")
+        assert recognise(path).format.name == "claude-memory"
+        assert everything(path) == facts
+    broken = {"conversations_memory": 5, "project_memories": {"p": None, "q": "Fine."}}
+    assert everything(write(tmp_path, broken)) == [{"content": "Fine.", "source": "claude"}]
+
+
+def test_mem0_of_typescript_writes_other_keys(tmp_path: Path) -> None:
+    tally = Tally("ada")
+    memory = {
+        "id": "m0",
+        "memory": "Likes tea",
+        "userId": "ada",
+        "createdAt": "2025-07-20T01:30:36Z",
+        "expirationDate": "2099-01-01",
+    }
+    assert everything(write(tmp_path, {"results": [memory, {**memory, "userId": "eve"}]}), tally) == [
+        {
+            "id": "m0",
+            "content": "Likes tea",
+            "createdAt": "2025-07-20T01:30:36Z",
+            "expiresAt": "2099-01-01",
+            "source": "mem0",
+        }
+    ]
+    assert tally.users == {"ada": 1, "eve": 1}
+    assert not tally.unread
 
 
 def test_markdown(tmp_path: Path) -> None:
