@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
+from functools import cache, lru_cache
 
 _JOINED = "[\u0600-\u109f\u1780-\u18af\u1900-\u1cff\ua800-\uabff\U00010a00-\U00011fff\U0001e900-\U0001e95f]"
 """Letters and marks of scripts in which a joiner changes a word: Arabic and Persian, Indic, Khmer, Mongolian."""
 _PICTURED = "[\u00a9\u00ae\u203c-\u3299\U0001f000-\U0001faff]"
 """Emoji and their modifiers, which a joiner makes one picture."""
-_UNSEEN = re.compile(
-    "(\U0001f3f4[\U000e0020-\U000e007f]+)"  # the flag of a region is spelled in tags
-    "|[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164"
-    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
-)
-_JOINERS = re.compile(
-    f"(?:(?<={_JOINED})([\u200c\u200d])[\u200c\u200d]*(?={_JOINED})"
-    f"|(?<={_PICTURED})(\u200d)[\u200c\u200d]*(?={_PICTURED}))|[\u200c\u200d]+"
-)
 _TRAILING = ".。．!！?？,，;；:：…、~ \t"
+
+
+@cache
+def _unseen() -> re.Pattern[str]:
+    return re.compile(
+        "(\U0001f3f4[\U000e0020-\U000e007f]+)"  # the flag of a region is spelled in tags
+        "|[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164"
+        "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
+    )
+
+
+@cache
+def _joiners() -> re.Pattern[str]:
+    return re.compile(
+        f"(?:(?<={_JOINED})([\u200c\u200d])[\u200c\u200d]*(?={_JOINED})"
+        f"|(?<={_PICTURED})(\u200d)[\u200c\u200d]*(?={_PICTURED}))|[\u200c\u200d]+"
+    )
 
 
 # Cached, because every decision asks for the key of every live fact.
@@ -54,5 +62,5 @@ def mark_key(content: str) -> str:
 
 def _visible(text: str) -> str:
     """Return a text without invisible characters; joiners stay where they change what is read."""
-    seen = _UNSEEN.sub(lambda found: found[1] or "", text)
-    return _JOINERS.sub(lambda found: found[1] or found[2] or "", seen)
+    seen = _unseen().sub(lambda found: found[1] or "", text)
+    return _joiners().sub(lambda found: found[1] or found[2] or "", seen)

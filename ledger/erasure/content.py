@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import assert_never
 
 from backstory.ledger.core.commands import TIMES, labels_of
@@ -52,18 +53,20 @@ _BLANKS = frozenset("nrt")
 
 
 # Soft hyphens, joiners, direction marks, variation selectors, and the dot that folding leaves on a Turkish capital I.
-_INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
-    "\uffa0\U000e0000-\U000e0fff]|(?<=i)\u0307"
-)
+@cache
+def _invisible() -> re.Pattern[str]:
+    return re.compile(
+        "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
+        "\uffa0\U000e0000-\U000e0fff]|(?<=i)\u0307"
+    )
 
 
 def folded(text: str) -> str:
     """Return a text folded: texts that differ only in case, Unicode form, white space or invisible characters agree."""
     if text.isascii():
         return " ".join(text.lower().split())
-    once = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text).casefold())
-    return " ".join(_INVISIBLE.sub("", unicodedata.normalize("NFKC", once)).split())
+    once = _invisible().sub("", unicodedata.normalize("NFKC", text).casefold())
+    return " ".join(_invisible().sub("", unicodedata.normalize("NFKC", once)).split())
 
 
 def fact_texts(fact: Fact) -> tuple[str, ...]:
@@ -226,19 +229,31 @@ def fact_texts_in(event: Event) -> tuple[str, ...]:
     return (*fact_texts(event.before), *fact_texts(fact)) if isinstance(event, FactRevised) else fact_texts(fact)
 
 
-# Scripts that do not separate words by spaces, and Hangul, whose words carry endings.
-_UNSPACED = re.compile(
-    r"[\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-    r"\uf900-\ufaff\U00020000-\U0003ffff]+"
-)
-# `re` does not count combining marks as letters.
-_WORD = re.compile(r"(?:[^\W_]|[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff])+")
-# Alphabets among the scripts without spaces: in these, two characters are too few to identify a word.
-_LETTERS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
 _NAME = re.compile(r"(?<![\w'])(?:[A-Z]{2,3}|(?<=[^\s.!?] )[A-Z][a-z]{1,2})(?!\w)")
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
 _SHORTEST = 4
 _STEM = 6
+
+
+# Scripts that do not separate words by spaces, and Hangul, whose words carry endings.
+@cache
+def _unspaced_run() -> re.Pattern[str]:
+    return re.compile(
+        r"[\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+        r"\uf900-\ufaff\U00020000-\U0003ffff]+"
+    )
+
+
+# `re` does not count combining marks as letters.
+@cache
+def _any_word() -> re.Pattern[str]:
+    return re.compile(r"(?:[^\W_]|[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff])+")
+
+
+# Alphabets among the scripts without spaces: in these, two characters are too few to identify a word.
+@cache
+def _letters() -> re.Pattern[str]:
+    return re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
 
 
 class Phrases:
@@ -272,7 +287,7 @@ class Phrases:
         self._known.add((phrase, anywhere))
         # A word with a space on both sides is a word of every text that holds the phrase. This rules out most texts.
         inner = phrase.split(" ")[1:-1]
-        if not anywhere and len(phrase) < _SHORTEST and _UNSPACED.search(phrase) is None:
+        if not anywhere and len(phrase) < _SHORTEST and _unspaced_run().search(phrase) is None:
             self._apart.append(re.compile(rf"(?<!\w){re.escape(phrase)}(?!\w)"))
         elif inner:
             self._by_word.setdefault(max(inner, key=len), []).append(phrase)
@@ -305,8 +320,8 @@ def words_in(text: str) -> set[str]:
 def _pieces(text: str) -> set[str]:
     """Return all pieces of the runs in scripts without spaces, where a word may begin at any character."""
     pieces: set[str] = set()
-    for run in _UNSPACED.findall(text):
-        size = 3 if _LETTERS.match(run) else 2
+    for run in _unspaced_run().findall(text):
+        size = 3 if _letters().match(run) else 2
         pieces.update(run[start : start + size] for start in range(len(run) - size + 1))
     return pieces
 
@@ -314,7 +329,7 @@ def _pieces(text: str) -> set[str]:
 def _spaced(text: str) -> list[str]:
     if text.isascii():
         return _ASCII_WORD.findall(text)
-    return _WORD.findall(_UNSPACED.sub(" ", text))
+    return _any_word().findall(_unspaced_run().sub(" ", text))
 
 
 def _may_identify(word: str) -> bool:
@@ -326,7 +341,7 @@ class Words:
 
     def __init__(self, words: Iterable[str]) -> None:
         self.all = frozenset(words)
-        self._unspaced = any(_UNSPACED.fullmatch(word) for word in self.all)
+        self._unspaced = any(_unspaced_run().fullmatch(word) for word in self.all)
         stems = [word for word in self.all if len(word) >= _STEM]
         self._stems = frozenset(word[:_STEM] for word in stems)
         self._lengths = sorted({len(word) for word in stems})

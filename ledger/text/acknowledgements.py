@@ -13,7 +13,6 @@ _MAX_TEXT = 80
 """Characters; an acknowledgement that takes longer to say is about something."""
 _SUBSTANCE_BYTES = 8
 
-_WORD = re.compile(r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+")
 _LONG_RUN = re.compile(r"(.)\1{2,}")
 _APOSTROPHES = str.maketrans("", "", "'’‘`´")
 _DENIALS = frozenset("👎❌🚫✖✗✘⛔❎🙅")
@@ -34,10 +33,15 @@ class _Phrases(NamedTuple):
 
 
 @cache
+def _word() -> re.Pattern[str]:
+    return re.compile(r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+")
+
+
+@cache
 def _known() -> _Phrases:
     lists = word_lists("acknowledgements")
     whole, before, after = (
-        frozenset(tuple(_WORD.findall(phrase)) for phrase in lists[name]) for name in ("whole", "before", "after")
+        frozenset(tuple(_word().findall(phrase)) for phrase in lists[name]) for name in ("whole", "before", "after")
     )
     every = whole | before | after
     return _Phrases(whole, before, after, frozenset((phrase[0],) for phrase in every), max(map(len, every)))
@@ -55,7 +59,7 @@ def is_acknowledgement(text: str) -> bool:
     text = text.strip()
     if len(text) > _MAX_TEXT or not _DENIALS.isdisjoint(text):
         return False
-    words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold().translate(_APOSTROPHES))
+    words = _word().findall(unicodedata.normalize("NFKC", text).casefold().translate(_APOSTROPHES))
     known = _known()
     drawn_out = any(map(_LONG_RUN.search, words))
     # whole: the words so far are a row of acknowledgements; led: besides, words that lead to the next one.

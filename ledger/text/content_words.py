@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
-_WORD = re.compile(r"[^\W_]+")
 _ENDINGS = ("ing", "ed", "es", "s", "e")
 _SHORTEST_STEM = 3
 _FUNCTION_TEXT = """
@@ -17,13 +16,23 @@ don
 """
 
 
+@cache
+def _unspaced() -> re.Pattern[str]:
+    return re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    return re.compile(r"[^\W_]+")
+
+
 def _terms(text: str) -> set[str]:
     """Return the words of a text without endings, and pairs of characters where words have no spaces between them."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     terms: set[str] = set()
-    for run in _UNSPACED.findall(folded):
+    for run in _unspaced().findall(folded):
         terms.update(run[start : start + 2] for start in range(max(1, len(run) - 1)))
-    terms.update(map(_stem, _WORD.findall(_UNSPACED.sub(" ", folded))))
+    terms.update(map(_stem, _word().findall(_unspaced().sub(" ", folded))))
     return terms
 
 

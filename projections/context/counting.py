@@ -11,16 +11,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Protocol
 
-_ASCII_PIECES = re.compile(r"[A-Za-z]{1,4}|[0-9]{1,3}|[^A-Za-z0-9\s\x80-\U0010ffff]|\s{2,}|\s(?=[0-9])")
-_BEYOND = (
-    (re.compile("[\x80-\u024f]"), 1.2),
-    (re.compile("[\u0250-\u07ff]"), 0.75),
-    (re.compile("[\u0800-\uffff]"), 1.5),
-    (re.compile("[\U00010000-\U0010ffff]"), 3.0),
-)
-"""Latin letters with accents; Greek, Cyrillic, Arabic; Indic, Thai, Chinese, Japanese and Korean; emoji."""
+
+@cache
+def _ascii_pieces() -> re.Pattern[str]:
+    return re.compile(r"[A-Za-z]{1,4}|[0-9]{1,3}|[^A-Za-z0-9\s\x80-\U0010ffff]|\s{2,}|\s(?=[0-9])")
+
+
+@cache
+def _beyond() -> tuple[tuple[re.Pattern[str], float], ...]:
+    """Latin letters with accents; Greek, Cyrillic, Arabic; Indic, Thai, Chinese, Japanese and Korean; emoji."""
+    return (
+        (re.compile("[\x80-\u024f]"), 1.2),
+        (re.compile("[\u0250-\u07ff]"), 0.75),
+        (re.compile("[\u0800-\uffff]"), 1.5),
+        (re.compile("[\U00010000-\U0010ffff]"), 3.0),
+    )
 
 
 class Counter(Protocol):
@@ -65,9 +73,9 @@ class Estimate:
 
 def _estimated(line: str) -> int:
     """Estimate a line with its line break; at least 1."""
-    tokens = float(len(_ASCII_PIECES.findall(line)))
+    tokens = float(len(_ascii_pieces().findall(line)))
     if not line.isascii():
-        tokens += sum(weight * len(pattern.findall(line)) for pattern, weight in _BEYOND)
+        tokens += sum(weight * len(pattern.findall(line)) for pattern, weight in _beyond())
     return int(tokens) + 1
 
 

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Protocol, Self, TypeAlias, assert_never
 
 import msgspec
@@ -42,7 +43,6 @@ ALIKE = 0.4
 
 _MOST = 50
 _WORD = re.compile(r"[^\W_]+")
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -164,6 +164,11 @@ def share(shared: float, total: float) -> float:
     return 0.99 * shared / total if total else 0.0
 
 
+@cache
+def _cjk() -> re.Pattern[str]:
+    return re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+
+
 def terms_of(text: str) -> set[str]:
     """Return the words of a text, and pairs of characters for scripts without spaces."""
     folded = unicodedata.normalize("NFKC", text).casefold()
@@ -172,9 +177,9 @@ def terms_of(text: str) -> set[str]:
         return set(words)
     terms: set[str] = set()
     for word in words:
-        for run in _CJK.findall(word):
+        for run in _cjk().findall(word):
             terms |= {run[i : i + 2] for i in range(max(1, len(run) - 1))}
-        terms |= set(_CJK.sub(" ", word).split())
+        terms |= set(_cjk().sub(" ", word).split())
     return terms
 
 

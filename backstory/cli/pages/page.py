@@ -198,6 +198,8 @@ def _pair(span: Span) -> tuple[str, str]:
 
 def _width(text: str) -> int:
     """Count terminal cells: East Asian wide characters take two, combining characters none."""
+    if text.isascii():
+        return len(text)
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
     )

@@ -6,7 +6,7 @@ import re
 import threading
 import unicodedata
 from datetime import date
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from string import ascii_lowercase
 from typing import Protocol
@@ -23,9 +23,6 @@ _MARKS = "\u0591-\u05c7\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff"  # vowel s
 _PICTURES = "\u2600-\u27bf\U0001f300-\U0001faff"
 _SIGNED = r"\b[a-z](?:\+\+|\#)"  # c++, c#
 _PLAIN = re.compile(rf"{_SIGNED}|[a-z0-9]+")
-_WORD = re.compile(
-    rf"\d{{1,4}}[年月日号]|(?P<run>[{_UNSPACED}]+)|{_SIGNED}|(?:[^\W_{_UNSPACED}]|[{_MARKS}])+|[{_PICTURES}]"
-)
 _ACCENTS = re.compile("([a-z])[\u0300-\u036f]+")
 
 _STEMMERS = (
@@ -54,11 +51,19 @@ _CLOSED = """
 _PARTICLES = (
     "的了着过是我你您他她它们自己在有和与就不没也都还很太这那哪谁什么怎为个些几多少吗呢吧啊呀把被从到对给让会能可以要"
 )
-_STOPS = (
-    frozenset(_CLOSED.split())
-    | frozenset(_PARTICLES)
-    | frozenset(first + second for first in _PARTICLES for second in _PARTICLES)
-)
+
+
+@cache
+def _any_word() -> re.Pattern[str]:
+    return re.compile(
+        rf"\d{{1,4}}[年月日号]|(?P<run>[{_UNSPACED}]+)|{_SIGNED}|(?:[^\W_{_UNSPACED}]|[{_MARKS}])+|[{_PICTURES}]"
+    )
+
+
+@cache
+def _stops() -> frozenset[str]:
+    pairs = frozenset(first + second for first in _PARTICLES for second in _PARTICLES)
+    return frozenset(_CLOSED.split()) | frozenset(_PARTICLES) | pairs
 
 
 def words_of(text: str) -> list[str]:
@@ -101,12 +106,12 @@ def spellings(said: str) -> list[str]:
     slips += [left + letter + right for left, right in halves for letter in ascii_lowercase]
     # Not through the cache, which hundreds of made-up words would sweep.
     stem = _stemmers.of("english").stemWord
-    return list(dict.fromkeys(stem(slip) for slip in slips if slip not in _STOPS))
+    return list(dict.fromkeys(stem(slip) for slip in slips if slip not in _stops()))
 
 
 def _meant(text: str) -> list[str]:
     found = _cut(text)
-    return [word for word in found if word not in _STOPS] or found
+    return [word for word in found if word not in _stops()] or found
 
 
 def _cut(text: str) -> list[str]:
@@ -115,7 +120,7 @@ def _cut(text: str) -> list[str]:
         return _PLAIN.findall(text)
     text = unicodedata.normalize("NFKC", _ACCENTS.sub(r"\1", unicodedata.normalize("NFKD", text))).casefold()
     found: list[str] = []
-    for match in _WORD.finditer(text):
+    for match in _any_word().finditer(text):
         word = match[0]
         if match["run"] is None:
             found.append(word)
