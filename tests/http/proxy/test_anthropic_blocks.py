@@ -251,6 +251,21 @@ def test_what_the_caller_caches_is_the_same_in_the_next_request(learned, upstrea
     assert learned.turns()["thread-1"][-2:] == ["What of place number 214?", "Noted."]
 
 
+def test_a_run_of_tools_is_told_again_with_the_same_bytes(learned, upstream):
+    question = {"role": "user", "content": "What of place number 233?"}
+    steps = [
+        {"role": "assistant", "content": [text("I look at place number 234."), CALL]},
+        {"role": "user", "content": [RESULT, text("<system-reminder>Place number 235</system-reminder>")]},
+    ]
+    for told in ([question], [question, *steps], [question, *steps, *steps]):
+        learned.messages(told)
+    first, second, third = (request.body for request in upstream.requests)
+    assert "number 233 by" in spelled(first["messages"])
+    assert second["messages"] == [*first["messages"], *steps]
+    assert third["messages"] == [*second["messages"], *steps]
+    assert first["system"] == second["system"] == third["system"]
+
+
 def test_the_answer_notes_what_it_was_given(claude):
     claude.ask("Where do I live?")
     [fact] = claude.home.memory("ada").facts()
