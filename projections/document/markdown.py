@@ -33,21 +33,30 @@ def _sections(document: Document) -> Iterator[str]:
         group = document.user if hasattr(document.user, name) else document.history
         section: DocumentSection = getattr(group, name)
         if section.summary.strip():
-            yield f"## {title}\n\n{section.summary.strip()}"
+            yield f"## {title}\n\n{_shown(section.summary.strip())}"
 
 
 def _categories(facts: tuple[DocumentFact, ...]) -> Iterator[str]:
     known = {category: rank for rank, category in enumerate(CATEGORIES)}
     for category in sorted({fact.category for fact in facts}, key=lambda one: (known.get(one, len(known)), one)):
         lines = [_line(fact) for fact in facts if fact.category == category]
-        yield f"## {_one_line(category)}\n\n" + "\n".join(lines)
+        # So an import knows that the heading is a category, which is none of the common ones.
+        mark = "" if category in known else " <!-- category -->"
+        yield f"## {_one_line(category)}{mark}\n\n" + "\n".join(lines)
 
 
 def _line(fact: DocumentFact) -> str:
-    until = f" (until {fact.valid_until})" if fact.valid_until else ""
+    times = {"from": fact.valid_from, "until": fact.valid_until, "expires": fact.expires_at}
+    stated = ", ".join(f"{word} {time}" for word, time in times.items() if time)
+    when = f" ({stated})" if stated else ""
     # An id of an import may be any text; two hyphens or a bracket would end the comment.
-    return f"- {_one_line(fact.content)}{until} <!-- {quote(fact.id, safe=_SAFE).replace('--', '%2D%2D')} -->"
+    return f"- {_one_line(fact.content)}{when} <!-- {quote(fact.id, safe=_SAFE).replace('--', '%2D%2D')} -->"
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(_shown(text).split())
+
+
+def _shown(text: str) -> str:
+    """Return a text in which no comment begins: it would hide what follows from people."""
+    return text.replace("<!--", "&lt;!--")

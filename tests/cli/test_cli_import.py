@@ -241,6 +241,34 @@ def test_our_own_markdown_comes_back_with_its_ids(cli: Cli, tmp_path: Path) -> N
     assert fact["category"] == "preference"
 
 
+def test_our_own_markdown_comes_back_as_it_was(cli: Cli, tmp_path: Path) -> None:
+    for words in (
+        ["Says <!-- x --> & (until 2000) <b>", "--category", "my cats"],
+        ["Rents in Oslo", "--from", "2020-01-01", "--until", "2098-02-03", "--expires", "2099-01-01"],
+        ["Is on leave", "--expires", "2099-01-01"],
+        ["Likes tea"],
+    ):
+        cli.run("--user", "ada", "fact", "add", *words)
+    exported = cli.run("--user", "ada", "export", "--markdown").stdout
+    cli.run("--user", "bob", "import", write(tmp_path, exported, "MEMORY.md"))
+    assert cli.run("--user", "bob", "export", "--markdown").stdout == exported
+    both = [
+        sorted(
+            (
+                fact["id"],
+                fact["content"],
+                fact["category"],
+                fact.get("validFrom"),
+                fact.get("validUntil"),
+                fact.get("expiresAt"),
+            )
+            for fact in cli.json("--user", user, "fact", "list")
+        )
+        for user in ("ada", "bob")
+    ]
+    assert both[0] == both[1]
+
+
 def test_all_about_a_user_is_written_as_a_zip_file(cli: Cli) -> None:
     cli.run("--user", "ada", "fact", "add", "Likes tea")
     result = cli.run("export", "--all-about", "ada")

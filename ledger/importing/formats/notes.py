@@ -12,7 +12,11 @@ from backstory.ledger.importing.formats.tally import Tally, fields, text
 
 _COMMENT = re.compile(r"<!--\s*(?P<id>.*?)\s*-->")
 _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,4}[.)])\s+(?:\[[ xX]\]\s+)?(?P<words>.*)")
-_UNTIL = re.compile(r" \(until (?P<until>\d{4}\S*)\)$")
+_WHEN = re.compile(r" \((?:(?:, )?(?:from|until|expires) \d{4}[^\s,)]*)+\)$")
+_TIME = re.compile(r"(from|until|expires) (\d{4}[^\s,)]*)")
+_OWN = " <!-- category -->"
+_TIMES = {"from": "validFrom", "until": "validUntil", "expires": "expiresAt"}
+"""The times that our own export states behind a fact."""
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _INCLUDED = re.compile(r"\s*(?:[-*+]\s+)?@\S*[./]\S*")
 """A line that stands for a file, as in CLAUDE.md."""
@@ -47,7 +51,9 @@ def read_markdown(lines: Iterable[str], tally: Tally) -> Iterator[Fact]:
             words = []
         if heading:
             title = heading["title"].casefold()
-            category = next((one for one in CATEGORIES if title in (one, f"{one}s")), "")
+            own = title.endswith(_OWN)
+            known = next((one for one in CATEGORIES if title in (one, f"{one}s")), "")
+            category = heading["title"][: -len(_OWN)] if own else known
         elif line.strip():
             words.append(item["words"] if item else line.strip())
     yield from _fact(words, category)
@@ -68,12 +74,12 @@ def read_claude_memory(items: Iterable[object], tally: Tally) -> Iterator[Fact]:
 def _fact(words: list[str], category: str) -> Iterator[Fact]:
     said = " ".join(words)
     named = _COMMENT.search(said)
-    said = _COMMENT.sub("", said).strip()
+    said = _COMMENT.sub("", said).replace("&lt;!--", "<!--").strip()
     fact: Fact = {"category": category} if category else {}
     if named is not None and named["id"]:
         fact["id"] = unquote(named["id"])
-    if (until := _UNTIL.search(said)) is not None:
-        fact["validUntil"] = until["until"]
-        said = said[: until.start()]
+    if (when := _WHEN.search(said)) is not None:
+        fact |= {_TIMES[word]: time for word, time in _TIME.findall(when[0])}
+        said = said[: when.start()]
     if said:
         yield {"content": said, **fact}

@@ -16,13 +16,13 @@ FACTS = [
     {"id": "a", "content": "Lives in\n\nOslo", "category": "knowledge", "confidence": 0.9},
     {"id": "b", "content": "Is vegetarian", "category": "preference", "confidence": 0.9},
     {"id": "c--><b>", "content": "Has a dog", "category": "pets", "confidence": 0.9},
-    {"id": "d", "content": "Bakes", "category": "knowledge", "confidence": 0.9},
+    {"id": "d", "content": "Bakes <!-- bread", "category": "knowledge", "expiresAt": "2099-01-01", "confidence": 0.9},
 ]
 SHOWN = """# Memory
 
 ## Work
 
-Runs a bakery.
+Runs a &lt;!-- bakery.
 
 ## preference
 
@@ -31,9 +31,9 @@ Runs a bakery.
 ## knowledge
 
 - Lives in Oslo <!-- a -->
-- Bakes <!-- d -->
+- Bakes &lt;!-- bread (expires 2099-01-01) <!-- d -->
 
-## pets
+## pets <!-- category -->
 
 - Has a dog <!-- c%2D%2D%3E%3Cb%3E -->
 """
@@ -42,7 +42,7 @@ Runs a bakery.
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     with Backstory.open(tmp_path / "home", background=False) as bs:
-        sections = {"workContext": {"summary": "Runs a bakery.", "updatedAt": ""}}
+        sections = {"workContext": {"summary": "Runs a <!-- bakery.", "updatedAt": ""}}
         bs.memory("ada").import_document({"user": sections, "facts": FACTS})
     return tmp_path / "home"
 
