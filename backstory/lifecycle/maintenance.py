@@ -298,7 +298,7 @@ def _model(loaded: Loaded, environ: Mapping[str, str], *, ask: bool) -> Check:
     if importlib.util.find_spec("openai") is None:
         return Check("model", False, f"{name}: the package openai is missing; install backstory again")
     if address and public_address(address) is None:
-        return Check("model", False, f"{name}: its base URL is no http or https address; it begins with http://")
+        return Check("model", False, f"{name}: its base URL has to begin with http:// or https://")
     shown = _NAME_AND_PASSWORD.sub("…@", address) if address else "its maker's own address"
     if not ask:
         return Check("model", True, f"{name} at {shown} would be asked; `doctor --model` asks it")

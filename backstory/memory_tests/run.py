@@ -166,9 +166,9 @@ class _Run:
             )
         if asks and chosen is None:
             missing = (
-                "the replies are missing: name their file under `replies`, or have them made" if kept is None else ""
+                "the replies are missing: name their file under `replies`, or have them made; " if kept is None else ""
             )
-            raise InputError(f"{path}: {missing or 'no model can be asked'}; {NO_MODEL}")
+            raise InputError(f"{path}: {missing}{NO_MODEL}")
         self._replies = KeptReplies(kept, chosen, named=test.model)
 
     def result(self, times: int) -> FileResult:

@@ -60,11 +60,10 @@ _COMPLETE_ID = re.compile(r"fact_\d+_\d+", re.ASCII)
 """An id as the ledger gives it. `fact_2_1` is complete: it never stands for `fact_2_11`."""
 
 NO_MODEL = (
-    "no model is configured: set OPENAI_API_KEY (or OPENAI_BASE_URL for a server of your own) and, if you like, "
-    "model_name"
+    "no model can be asked without a key or an address: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own"
 )
 
-NO_MODEL_HERE = f"{NO_MODEL}; or pass `model` to Backstory.open"
+NO_MODEL_HERE = f"{NO_MODEL}; or pass a client or a function as `model` to Backstory.open"
 """The same for a host that opens the home itself."""
 
 Progress = Callable[[int], None]

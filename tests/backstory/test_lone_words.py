@@ -110,8 +110,8 @@ def test_without_a_model_a_flush_says_so_and_an_extract_raises(tmp_path: Path) -
         for flushed in (memory.flush(), bs.flush()):
             assert not flushed
             assert flushed.reason is not None
-            assert flushed.reason.startswith("no model is configured: set OPENAI_API_KEY")
-            assert "pass `model` to Backstory.open" in flushed.reason
+            assert flushed.reason.startswith("no model can be asked without a key or an address: set OPENAI_API_KEY")
+            assert "pass a client or a function as `model` to Backstory.open" in flushed.reason
             assert flushed.reason.endswith("pending turns: 1")
         with pytest.raises(NoModelError, match="OPENAI_API_KEY"):
             memory.extract()

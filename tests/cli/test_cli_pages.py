@@ -287,6 +287,18 @@ def test_status_tells_what_waits_and_what_is_parked(cli: Cli) -> None:
     )
 
 
+def test_extract_and_retry_name_the_turns_that_are_parked_and_why(cli: Cli) -> None:
+    rows = [said(t, f"{t}{n}", role, "I like tea.") for t in "ab" for n, role in enumerate(["user", "assistant"])]
+    cli.run("record", cli.file("c", *rows))
+    broken = cli.file("r", {"thread_id": "a", "reply": "{"})
+    failed = cli.run("extract", "--replies", broken, code=1).stdout
+    assert "\nPARKED THREAD  TURNS    TRIED      WHY\na              2 turns  1 attempt  reply: the reply" in failed
+    later = cli.run("extract", "--replies", cli.file("g", reply("b", fact("Likes tea")))).stdout
+    assert later.startswith("1 update: commit 3\nPARKED THREAD")
+    assert cli.run("extract", "--replies", os.devnull).stdout.startswith("nothing was pending\nPARKED THREAD")
+    assert "2 turns  2 attempts  reply: the reply" in cli.run("retry", "--replies", broken, code=1).stdout
+
+
 def test_the_other_pages(story: Cli) -> None:
     head = story.json("head")
     assert story.run("head").stdout == f"3 {head['hash']}\n"

@@ -42,6 +42,13 @@ def test_an_undo_without_a_difference_says_so(story: Cli) -> None:
     assert "No difference" not in story.run("rollback", "2", "--dry-run").stdout
 
 
+def test_an_undo_that_finds_nothing_left_to_undo_does_not_say_that_it_did_something(story: Cli) -> None:
+    story.run("rollback", "1")
+    said = story.run("revert", "2").stdout
+    assert said.startswith("left alone: ")
+    assert said.endswith("Memory is unchanged, which is recorded as commit 5.\n")
+
+
 @pytest.mark.parametrize("target", ["HEAD", "head"])
 def test_a_rollback_to_head_names_the_revert(story: Cli, target: str) -> None:
     error = story.error("rollback", target, code=2)

@@ -311,7 +311,13 @@ def undo_lines(page: Page, result: UndoResult, *, dry_run: bool) -> None:
         _cleared_agent_lines(page, cleared)
     if not (result.events or result.superseded or result.conflicts or result.users or result.agents):
         page.line("No difference: memory is so already.")
-    if result.commit is not None:
+    _undone_line(page, result, dry_run=dry_run)
+
+
+def _undone_line(page: Page, result: UndoResult, *, dry_run: bool) -> None:
+    if result.commit is not None and not (result.events or result.users or result.agents):
+        page.line(f"Memory is unchanged, which is recorded as commit {result.commit}.")
+    elif result.commit is not None:
         page.line(("Done", "bold green"), f", as commit {result.commit}; revert that commit to undo this.")
     elif dry_run:
         page.line(("Nothing was written: this was a dry run.", "bold"))

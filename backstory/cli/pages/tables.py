@@ -21,6 +21,7 @@ from backstory.projections.turns.superseded import SupersededTurn
 from backstory.results import (
     RECENT_COMMITS,
     Extracted,
+    ParkedThread,
     PendingThread,
     PolicyResult,
     Restored,
@@ -114,20 +115,33 @@ def recorded_lines(page: Page, result: RecordAnswer, waiting: Sequence[PendingTh
         )
 
 
-def extracted_lines(page: Page, result: Extracted, *, none: str = "nothing was pending") -> None:
-    """Print the result of `extract`; `none` if there was nothing to do."""
+def extracted_lines(
+    page: Page, result: Extracted, *, none: str = "nothing was pending", parked: Sequence[ParkedThread] = ()
+) -> None:
+    """Print the result of `extract`, and what is parked after it; `none` if there was nothing to do."""
     if result.updates:
         page.line(f"{counted(result.updates, 'update')}: commit {_numbers(result.commits)}")
     elif not (result.summaries or result.summaries_failed):
         page.line(none)
     if result.failed:
-        page.line((f"{result.failed} of them failed; their turns are parked: see `status`", "red"))
+        page.line((f"{result.failed} of them failed; their turns are parked until `retry` or `discard`", "red"))
     if result.summaries:
         made = counted(len(result.summaries), "summary", "summaries")
         page.line(f"{made} of long threads: commit {_numbers(result.summaries)}")
     if result.summaries_failed:
         failed = counted(result.summaries_failed, "summary", "summaries")
         page.line((f"{failed} failed and changed nothing: see `log`", "red"))
+    _parked_table(page, parked)
+
+
+def _parked_table(page: Page, parked: Sequence[ParkedThread]) -> None:
+    page.table(
+        (Column("parked thread", "cyan"), Column("turns"), Column("tried"), Column("why", "red", folds=True)),
+        (
+            (p.thread, counted(p.turns, "turn"), counted(p.attempts, "attempt"), f"{p.reason}: {p.detail}")
+            for p in parked
+        ),
+    )
 
 
 def nothing_extracted(pending: Sequence[PendingThread]) -> str:
@@ -248,12 +262,7 @@ def status_page(page: Page, status: Status, origins: str = "") -> None:
         (Column("ends", "yellow"), Column("fact", folds=True)),
         ((moment(one.at), f"{one.content} ({one.id})") for one in status.ending),
     )
-    parked = (
-        (p.thread, counted(p.turns, "turn"), counted(p.attempts, "attempt"), f"{p.reason}: {p.detail}")
-        for p in status.parked
-    )
-    columns = (Column("parked thread", "cyan"), Column("turns"), Column("tried"), Column("why", "red", folds=True))
-    page.table(columns, parked)
+    _parked_table(page, status.parked)
     failed = (
         (fault.doing, counted(fault.count, "time"), moment(fault.last), f"{fault.kind}: {fault.detail}".rstrip(": "))
         for fault in status.faults

@@ -192,9 +192,11 @@ def extract(
                 result = memory.extract(
                     answers, thread=thread, backdate=backdate, on_skipped=session.note, progress=step
                 )
-            pending = () if session.as_json or result.updates else memory.status().pending
-            none = nothing_extracted(pending)
-            session.answer(result, lambda page, extracted: extracted_lines(page, extracted, none=none))
+            status = memory.status()
+            none = nothing_extracted(status.pending)
+            session.answer(
+                result, lambda page, extracted: extracted_lines(page, extracted, none=none, parked=status.parked)
+            )
             failed = result.failed
     if failed:
         raise typer.Exit(1)
@@ -274,7 +276,9 @@ def retry(
         session.when_interrupted(lambda: _stays(memory.status().parked, thread, "parked", "retry")),
     ):
         result = memory.retry(thread, replies=answers)
-    session.answer(result, lambda page, retried: extracted_lines(page, retried, none="nothing was retried"))
+        parked = memory.status().parked
+    none = "nothing was retried"
+    session.answer(result, lambda page, retried: extracted_lines(page, retried, none=none, parked=parked))
     if result.failed:
         raise typer.Exit(1)
 

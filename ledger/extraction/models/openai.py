@@ -194,7 +194,7 @@ class OpenAIModel:
         shown = public_address(address)
         if shown is None:
             raise ModelRejectedError(
-                f"Model {self._name!r} cannot be asked: its base URL is no http or https address; "
+                f"Model {self._name!r} cannot be asked: its base URL has to begin with http:// or https://; "
                 f"set OPENAI_BASE_URL to something like http://127.0.0.1:8080/v1."
             )
         return f"Model {self._name!r} at {shown}"

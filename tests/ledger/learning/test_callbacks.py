@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from doubles.misbehaving import MisbehavingServer, completion
 from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, exchange, open_home, reply
 
 from backstory.ledger.concurrency.clock import SystemClock
@@ -523,18 +522,6 @@ def test_callbacks_need_no_model(tmp_path):
 
 
 # The page
-
-
-def test_the_pages_example_of_a_callback_counts_refusals(tmp_path, monkeypatch, capsys):
-    example = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
-    with MisbehavingServer(completion(reply("Moved to Bergen", confidence=0.4))) as server:
-        monkeypatch.setenv("HOME", str(tmp_path))
-        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-        names: dict[str, object] = {}
-        exec(compile(example, "observability.md", "exec"), names)  # noqa: S102 it is our own page
-    (printed,) = re.findall(r"this prints `(.*?)`", PAGE)
-    assert capsys.readouterr().out == f"{printed}\n"
-    assert names["watch"].seconds > 0  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("told", [CallStarted, CallEnded, UpdateSettled])

@@ -182,7 +182,7 @@ def test_to_have_no_model_is_wrong_only_where_it_is_to_be_asked(home: Home) -> N
 def test_a_base_url_without_a_scheme_is_named_before_anything_is_asked(home: Home) -> None:
     checks = examine(home.path, environ={"OPENAI_BASE_URL": "localhost:11434/v1"})
     assert wrong(checks) == ["model"]
-    assert "begins with http://" in hint(checks, "model")
+    assert "has to begin with http:// or https://" in hint(checks, "model")
 
 
 @pytest.mark.parametrize(
