@@ -11,6 +11,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST_MODULES = 12
+MOST_LINES = 500
+LISTS = {
+    "ledger/core/events.py": "one list: every event, with what it holds",
+    "backstory/testing/conformance.py": "one list: every test that an engine has to pass",
+}
+"""Modules that may be longer, and why."""
 
 
 def sources() -> dict[str, Path]:
@@ -102,6 +108,12 @@ def test_a_folder_says_what_lives_there_and_holds_no_more_than_fits_on_a_screen(
     assert ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))), f"{name}/__init__.py has no docstring"
     modules = [path for path in (ROOT / name).glob("*.py") if path.name != "__init__.py"]
     assert len(modules) <= MOST_MODULES, f"{name} holds {len(modules)} modules"
+
+
+def test_a_module_is_no_longer_than_500_lines() -> None:
+    lines = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8").count("\n") for path in MODULES.values()}
+    assert {name: count for name, count in lines.items() if count > MOST_LINES and name not in LISTS} == {}
+    assert [name for name in LISTS if lines.get(name, 0) <= MOST_LINES] == []
 
 
 def test_a_cycle_is_found() -> None:

@@ -114,7 +114,7 @@ def policy_changes(settings: Iterable[str]) -> dict[str, PolicyValue]:
     Raises:
         ConfigError: A setting is not KEY=VALUE, the key is unknown, or the value has the wrong type.
     """
-    from backstory.services.services import read_policy
+    from backstory.services.named import read_policy
 
     changes: dict[str, PolicyValue] = {}
     for setting in settings:

@@ -20,7 +20,7 @@ from backstory.operations.importing.document import import_document
 from backstory.projections.context import Context, last_words
 from backstory.projections.context.fact_lines import CLOSING, OPENING
 from backstory.projections.document.document import document_of
-from backstory.services.services import live_fact
+from backstory.services.named import live_fact
 
 _log = logging.getLogger(__name__)
 

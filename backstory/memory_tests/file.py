@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.kinds import Rule, words_of
 from backstory.ledger.core.policy import PolicyValue
-from backstory.services.services import read_policy
+from backstory.services.named import read_policy
 
 if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from typing import Self
@@ -12,6 +12,7 @@ import msgspec
 from backstory import checks
 from backstory.aio import in_thread
 from backstory.ledger.core.errors import NotFoundError
+from backstory.metagpt.messages import action_name, as_message, asked_about, named, thread_of, without_id
 from backstory.open_files import translate_verbs
 from backstory.projections.turns import TurnFilter, TurnQuery, TurnView, Words, same_words, words_of
 from backstory.results import RecordResult
@@ -21,14 +22,6 @@ DEFAULT_THREAD = "turns"
 """The conversation of a message where neither the caller, the view nor the message names one."""
 
 _ROLES = {"human": "user", "ai": "assistant"}
-
-
-class Asked(msgspec.Struct, frozen=True):
-    """A message that is asked about; `said` is None where memory never keeps such a message."""
-
-    id: str | None
-    said: Words | None
-    thread: str | None
 
 
 @translate_verbs
@@ -190,7 +183,7 @@ class Turns:
         Raises:
             UsageError: It is no list of actions.
         """
-        names = [_action_name(action) for action in checks.actions(actions)]
+        names = [action_name(action) for action in checks.actions(actions)]
         with self._look() as look:
             return look.of_actions(names)
 
@@ -244,7 +237,7 @@ class Turns:
             UsageError: `k` is negative, or no whole number.
         """
         _newest("k", k)
-        read = [(message, _asked_about(message)) for message in checks.messages_in(observed)]
+        read = [(message, asked_about(message)) for message in checks.messages_in(observed)]
         with self._look() as look:
             return [
                 message
@@ -327,12 +320,12 @@ class Turns:
             NotFoundError: There is no such turn, or no more.
             InputError: It is no message.
         """
-        asked = _asked_about(message)
+        asked = asked_about(message)
         with self._look() as look:
             found = None if asked.said is None else look.known(asked.id, asked.said, thread=asked.thread)
             gone = [] if found is None else look.one_with(found)
         if found is None or not self._withdraw(gone):
-            raise NotFoundError(f"there is no such turn{_named(asked)}: `turns.get()` lists those there are")
+            raise NotFoundError(f"there is no such turn{named(asked)}: `turns.get()` lists those there are")
         return found
 
     def delete_newest(self) -> TurnView | None:
@@ -392,7 +385,7 @@ class Turns:
         return iter(self.get())
 
     def __contains__(self, message: object) -> bool:
-        asked = _asked_about(message)
+        asked = asked_about(message)
         with self._look() as look:
             return asked.said is not None and look.knows(asked.id, asked.said, thread=asked.thread)
 
@@ -408,7 +401,7 @@ class Turns:
 
     def _unlike(self, messages: Sequence[object]) -> list[object]:
         """Leave out what is equal to a turn or to an earlier message; what is not kept stays in, to be counted."""
-        asked = [(message, _asked_about(message)) for message in messages]
+        asked = [(message, asked_about(message)) for message in messages]
         new: list[object] = []
         met: dict[int, list[Words]] = {}
         with self._look() as look:
@@ -419,7 +412,7 @@ class Turns:
                     alike = met.setdefault(words_of(about.said), [])
                     if not any(same_words(about.said, other) for other in alike):
                         alike.append(about.said)
-                        new.append(_without_id(about))
+                        new.append(without_id(about))
         return new
 
     def _unknown(self, messages: Sequence[object]) -> list[object]:
@@ -431,8 +424,8 @@ class Turns:
         """Record what is left of `count` messages, in their order."""
         whose = thread or self._filter.thread
         turns, cut, backlog, threads = 0, 0, False, set()
-        for name, part in groupby(messages, key=lambda message: whose or _thread_of(message) or DEFAULT_THREAD):
-            result = self._append(name, [_message(message) for message in part])
+        for name, part in groupby(messages, key=lambda message: whose or thread_of(message) or DEFAULT_THREAD):
+            result = self._append(name, [as_message(message) for message in part])
             threads.add(name)
             turns += result.turns
             cut += result.cut
@@ -447,34 +440,6 @@ class Turns:
         return sum(len(writer.withdraw(thread, ordinals, actor=actor)) for thread, ordinals in by_thread.items())
 
 
-def _asked_about(message: object) -> Asked:
-    """Read a message as it would be kept; raise InputError if it is no message."""
-    from backstory.ledger.messages import keep, read_message
-
-    if isinstance(message, TurnView):
-        return Asked(message.id, message, message.thread or None)
-    read = read_message(message)
-    kept = keep([read])
-    return Asked(kept[0].id, kept[0], read.thread_id) if kept else Asked(read.id, None, read.thread_id)
-
-
-def _thread_of(message: object) -> str | None:
-    """Return the thread that a message names."""
-    if isinstance(message, TurnView):
-        return message.thread or None
-    named = message.get("thread_id") if isinstance(message, Mapping) else getattr(message, "thread_id", None)
-    # Recording refuses or spells whatever else it is.
-    return None if named is None or named == "" else str(named)
-
-
-def _action_name(action: object) -> str:
-    """Spell an action as MetaGPT does: a text as it is, a class or an object by the full name of its class."""
-    if isinstance(action, str):
-        return action
-    kind = action if isinstance(action, type) else type(action)
-    return f"{kind.__module__}.{kind.__name__}"
-
-
 def _newest(name: str, value: int) -> int:
     return checks.whole(name, value, 0, "a whole number of the newest turns (0 for all)")
 
@@ -482,23 +447,3 @@ def _newest(name: str, value: int) -> int:
 def _stands(look: TurnQuery, turn: TurnView) -> bool:
     known = look.known(turn.id, turn, thread=turn.thread)
     return known is not None and known.n == turn.n
-
-
-def _message(message: object) -> object:
-    """Spell a turn that was read elsewhere as a message; its id goes along where a host gave it."""
-    if not isinstance(message, TurnView):
-        return message
-    fields = msgspec.structs.asdict(message)
-    if message.id == f"t{message.n}":
-        del fields["id"]
-    return fields
-
-
-def _without_id(asked: Asked) -> dict[str, object]:
-    """Spell a message without its id, so that it cannot take the place of another turn."""
-    fields: dict[str, object] = msgspec.structs.asdict(asked.said) if isinstance(asked.said, msgspec.Struct) else {}
-    return {**fields, "id": None, "thread_id": asked.thread}
-
-
-def _named(asked: Asked) -> str:
-    return f" {asked.id}" if asked.id is not None else ""

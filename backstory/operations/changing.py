@@ -2,57 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict, assert_never
+from typing import TypedDict
 
 import msgspec
 
 from backstory import checks
 from backstory.aio import in_thread
 from backstory.ledger.core.commands import (
-    EDITABLE,
     TIMES,
     AddFact,
     ChangePolicy,
     Clear,
-    Command,
     EditFact,
     RemoveFact,
 )
-from backstory.ledger.core.commit import Cause, Commit, Head
 from backstory.ledger.core.errors import (
-    CapError,
-    DuplicateFactError,
-    KeyReusedError,
-    NotFoundError,
-    RefusedError,
     UsageError,
 )
 from backstory.ledger.core.events import (
     Attribute,
-    CandidateRejected,
     Edit,
-    ErasureEvent,
-    Event,
-    Fact,
     FactAdded,
     FactRemoved,
     FactRevised,
     NewFact,
-    SectionEvent,
-    SettingEvent,
-    TurnEvent,
-    UpdateEvent,
 )
 from backstory.ledger.core.moments import stated_time
 from backstory.ledger.core.policy import PolicyValue, check_policy, read_category
 from backstory.ledger.core.sanitize import MAX_FACT, MAX_NAME, safe_text
 from backstory.ledger.text.tags import read_attributes, read_tags
+from backstory.operations.by_hand import changed_fact, commit_change, gone, must_be_live
 from backstory.operations.importing.document import import_document
 from backstory.projections.document.document import Document, document_of
 from backstory.results import FactChange, ImportedDocument, PolicyResult
-from backstory.services.services import Operations, ScopeServices, live_fact, read_policy
+from backstory.services.named import read_policy
+from backstory.services.services import Operations
 
 WITH_USER = "all_agents"
 """The action of an agent's clear that was a part of its user's."""
@@ -93,110 +79,6 @@ def _stated(name: str, text: str) -> str:
             f"2026-03-05T10:00+01:00, got {text!r}"
         )
     return found
-
-
-def _gone(event: Event) -> Fact | None:
-    """Return a fact as it left memory, or as it is until it does."""
-    if isinstance(event, FactRemoved):
-        return msgspec.structs.replace(event.fact, valid_until=event.valid_until or event.fact.valid_until)
-    return event.after if isinstance(event, FactRevised) else None
-
-
-def _must_be_live(services: ScopeServices, fact_id: str) -> None:
-    """Refuse to change a fact that is not live.
-
-    Raises:
-        NotFoundError: It is not live.
-        WrongExpectedVersionError: Nor is the head the one that the caller expects, on which it may have been live.
-    """
-    try:
-        with services.naming_the_owner(fact_id):
-            live_fact(services.writer.memory(durable=False), fact_id)
-    except NotFoundError:
-        services.must_stand()
-        raise
-
-
-def _commit(
-    services: ScopeServices, cause: Cause, command: Callable[[], Command], asked: NewFact | Edit | None = None
-) -> Commit:
-    """Commit a change of one fact, or find the commit that was made under the same key; raise a recorded refusal.
-
-    Args:
-        services: The scope, and the key if there is one.
-        cause: The cause of the commit.
-        command: Returns the command, if it still has to be carried out.
-        asked: What the command asks for.
-    """
-    commit = services.commit(command(), cause) if services.key is None else _once(services, cause, command, asked)
-    for event in commit.events:
-        if isinstance(event, CandidateRejected):
-            way_out = ": remove a fact or raise max_facts" if event.rule == "cap" else ""
-            message = f"refused ({event.rule}): {event.detail}{way_out}; recorded as commit {commit.seq}"
-            if event.rule == "duplicate":
-                raise DuplicateFactError(message, fact_id=event.detail.partition(" ")[0], seq=commit.seq)
-            if event.rule == "cap":
-                raise CapError(message, seq=commit.seq)
-            if event.rule == "unknown_fact":
-                raise NotFoundError(message, rule=event.rule)
-            raise RefusedError(message, rule=event.rule)
-    return commit
-
-
-def _once(
-    services: ScopeServices, cause: Cause, command: Callable[[], Command], asked: NewFact | Edit | None
-) -> Commit:
-    """Commit under a key, unless that was done before, by any process.
-
-    Raises:
-        KeyReusedError: The key was used for another change.
-        WrongExpectedVersionError: The caller expects another head.
-    """
-    writer, key = services.writer, services.key or ""
-    cause = msgspec.structs.replace(cause, key=key)
-
-    def find_or_commit(head: Head) -> Commit:
-        found = services.state.keyed.find(head, key, writer.clock.now())
-        if found is None:
-            return writer.commit(command(), cause, expected=services.expected or head.hash)
-        if not _is_the_same(found, cause, asked):
-            raise KeyReusedError(
-                f"this key was used for another change, commit {found.seq}: take a new key for each change"
-            )
-        return found
-
-    return services.on_newest(find_or_commit)
-
-
-def _is_the_same(found: Commit, cause: Cause, asked: NewFact | Edit | None) -> bool:
-    """Whether a commit answers the same request; what it changed may be erased since."""
-    if (found.cause.action, found.cause.fact) != (cause.action, cause.fact):
-        return False
-    for event in found.events:
-        match event:
-            case CandidateRejected(candidate=NewFact() | Edit() as candidate):
-                answered: Fact | NewFact | Edit = candidate
-            case FactAdded(fact=fact) | FactRevised(after=fact):
-                answered = fact
-            case FactRemoved() | SectionEvent() | UpdateEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
-                continue
-            case _:
-                assert_never(event)
-        wanted = {name: value for name in EDITABLE if (value := getattr(asked, name, None)) is not None}
-        # An empty time was to be unknown again.
-        return all(getattr(answered, name) == (None if value == "" else value) for name, value in wanted.items())
-    return True
-
-
-def _changed(commit: Commit, facts: Iterable[Fact]) -> Fact:
-    """Return the fact that a commit changed.
-
-    Raises:
-        NotFoundError: It was erased since, which only a repeated request finds.
-    """
-    for fact in facts:
-        return fact
-    raise NotFoundError(f"what commit {commit.seq} changed was erased since: nothing is changed again")
 
 
 def _text(content: str) -> str:
@@ -275,8 +157,8 @@ class Changing(Operations):
         )
         command = AddFact(at="", fact=fact, by_model=services.by_model, thread=services.conversation)
         cause = services.cause("manual", action="add", by_model=services.by_model)
-        commit = _commit(services, cause, lambda: command, fact)
-        added = _changed(commit, (event.fact for event in commit.events if isinstance(event, FactAdded)))
+        commit = commit_change(services, cause, lambda: command, fact)
+        added = changed_fact(commit, (event.fact for event in commit.events if isinstance(event, FactAdded)))
         evicted = tuple(
             event.fact for event in commit.events if isinstance(event, FactRemoved) and event.reason == "cap"
         )
@@ -334,12 +216,12 @@ class Changing(Operations):
         cause = services.cause("manual", action="edit", fact=edit.id, by_model=services.by_model)
 
         def command() -> EditFact:
-            _must_be_live(services, edit.id)
+            must_be_live(services, edit.id)
             return EditFact(at="", edit=edit, by_model=services.by_model)
 
-        commit = _commit(services, cause, command, edit)
+        commit = commit_change(services, cause, command, edit)
         return FactChange(
-            commit.seq, _changed(commit, (event.after for event in commit.events if isinstance(event, FactRevised)))
+            commit.seq, changed_fact(commit, (event.after for event in commit.events if isinstance(event, FactRevised)))
         )
 
     def remove_fact(self, fact_id: str, *, ended: bool = False, valid_until: str | None = None) -> FactChange:
@@ -366,13 +248,13 @@ class Changing(Operations):
             raise UsageError("valid_until is about a fact that has ended: say that it has, or leave it out")
 
         def command() -> RemoveFact:
-            _must_be_live(services, fact_id)
+            must_be_live(services, fact_id)
             return RemoveFact(at="", fact_id=fact_id, by_model=services.by_model, ended=ended, valid_until=until)
 
         named = checks.text("fact_id", fact_id)
         cause = services.cause("manual", action="remove", fact=named, by_model=services.by_model)
-        commit = _commit(services, cause, command)
-        return FactChange(commit.seq, _changed(commit, filter(None, map(_gone, commit.events))))
+        commit = commit_change(services, cause, command)
+        return FactChange(commit.seq, changed_fact(commit, filter(None, map(gone, commit.events))))
 
     def clear(self, *, all_agents: bool = False) -> Document:
         """Empty the memory and keep its history. Turns recorded so far are not extracted again.

@@ -28,7 +28,8 @@ from backstory.projections.index.timeline import Timeline
 from backstory.projections.what_if.needed import ExplainedRefusal, refusals_of
 from backstory.projections.what_if.what_if import WhatIfRun, decide_again, overrides_for
 from backstory.results import WhatIf
-from backstory.services.services import Operations, Progress, ScopeServices, must_know, read_policy
+from backstory.services.named import must_know, read_policy
+from backstory.services.services import Operations, Progress, ScopeServices
 
 if TYPE_CHECKING:
     from backstory.projections.graph import Graph, MessageFlow

@@ -20,13 +20,13 @@ from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.due import Timing, telling_runs
 from backstory.ledger.threads.thread_coverage import Parked
 from backstory.results import Extracted
+from backstory.services.named import must_know
 from backstory.services.services import (
     NO_MODEL_HERE,
     HomeServices,
     Operations,
     Progress,
     ScopeServices,
-    must_know,
     some_model,
 )
 

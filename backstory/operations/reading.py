@@ -28,7 +28,8 @@ from backstory.projections.history.moment import FactOrder, FactQuery, MemoryMom
 from backstory.projections.history.times import At, When
 from backstory.results import RECENT_COMMITS, EndingFact, Eviction, FaultCount, ParkedThread, PendingThread, Status
 from backstory.services.context import context as block_of
-from backstory.services.services import HomeServices, Operations, ScopeServices, begun_fact
+from backstory.services.named import begun_fact
+from backstory.services.services import HomeServices, Operations, ScopeServices
 
 _SOON = timedelta(days=7)
 

@@ -41,7 +41,8 @@ from backstory.projections.index.keyed_commits import delivered
 from backstory.projections.turns import TurnView
 from backstory.projections.turns.superseded import SupersededTurn, superseded_turns
 from backstory.results import RecordResult, Restored, SkippedText, ThreadSummary
-from backstory.services.services import NO_MODEL_HERE, Operations, must_know
+from backstory.services.named import must_know
+from backstory.services.services import NO_MODEL_HERE, Operations
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import KeepHidden, Kept

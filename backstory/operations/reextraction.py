@@ -19,7 +19,8 @@ from backstory.projections.what_if.call_budget import BudgetedModel
 from backstory.projections.what_if.reextract import RecordedLedger, RecordedTurns, Rerun, ask_again
 from backstory.projections.what_if.what_if import WhatIfRun
 from backstory.results import Reextracted
-from backstory.services.services import Operations, Progress, ScopeServices, must_know, some_model
+from backstory.services.named import must_know
+from backstory.services.services import Operations, Progress, ScopeServices, some_model
 
 if TYPE_CHECKING:
     from backstory.config.model_factory import ModelLike

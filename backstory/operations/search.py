@@ -23,7 +23,8 @@ from backstory.projections.search.filters import SearchFilters
 from backstory.projections.search.query import find_among
 from backstory.projections.search.results import Found
 from backstory.projections.search.vectors.background_embedding import Embedded
-from backstory.services.services import Operations, ScopeServices, must_know
+from backstory.services.named import must_know
+from backstory.services.services import Operations, ScopeServices
 
 Within = Literal["facts", "turns"]
 

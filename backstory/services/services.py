@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from backstory import checks
 from backstory.ledger.core.commands import Command
 from backstory.ledger.core.commit import EMPTY, Cause, Commit, Head
-from backstory.ledger.core.errors import ConfigError, NoModelError, NotFoundError, UsageError, WrongExpectedVersionError
+from backstory.ledger.core.errors import NoModelError, NotFoundError, UsageError, WrongExpectedVersionError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.kinds import CauseKind
 from backstory.ledger.core.memory import Memory, birth, held
 from backstory.ledger.core.moments import ends, spell_moment
-from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue, read_categories
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.port import TellsAtOnce
 from backstory.ledger.extraction.models.model import Model
@@ -47,6 +44,7 @@ from backstory.projections.search.services import SearchServices
 from backstory.projections.shared.memories import SharedMemories
 from backstory.results import PolicyResult
 from backstory.scope_state import ScopeState, ScopeStates
+from backstory.services.named import _COMPLETE_ID
 
 if TYPE_CHECKING:
     from backstory.config.settings import AgentReads
@@ -56,8 +54,6 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 
 _POLL_SECONDS = 0.05
-_COMPLETE_ID = re.compile(r"fact_\d+_\d+", re.ASCII)
-"""An id as the ledger gives it. `fact_2_1` is complete: it never stands for `fact_2_11`."""
 
 NO_MODEL = (
     "no model can be asked without a key or an address: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own"
@@ -432,19 +428,6 @@ class Operations:
         translate_verbs(cls)
 
 
-def must_know(writer: Writer, thread: str) -> None:
-    """Refuse a thread that a scope does not have.
-
-    Raises:
-        NotFoundError: There is no such thread.
-        UsageError: It is no text.
-    """
-    checks.text("thread", thread)
-    with writer.reader.state() as state:
-        if thread not in state.transcript.threads:
-            raise NotFoundError(f"there is no thread {thread} in the memory of {writer.scope}: see `threads`")
-
-
 def some_model(model: Model | None) -> Model:
     """Return a model that is there.
 
@@ -454,48 +437,3 @@ def some_model(model: Model | None) -> Model:
     if model is None:
         raise NoModelError(f"{NO_MODEL}; or give recorded replies")
     return model
-
-
-def live_fact(memory: Memory, fact_id: str) -> Fact:
-    """Return a live fact by its whole id, which every change has to give.
-
-    Raises:
-        NotFoundError: There is no live fact with this id.
-    """
-    if fact_id not in memory.facts:
-        raise NotFoundError(
-            f"there is no live fact {fact_id}: give its id in full, as `fact list` shows it; `why` explains one "
-            "that is gone"
-        )
-    return memory.facts[fact_id]
-
-
-def begun_fact(memory: Memory, fact_id: str) -> Fact:
-    """Return a live fact by its id or a unique beginning of it. A complete id never counts as a beginning.
-
-    Raises:
-        NotFoundError: No live fact's id begins so.
-        UsageError: Several do.
-    """
-    if fact_id in memory.facts or _COMPLETE_ID.fullmatch(fact_id):
-        return live_fact(memory, fact_id)
-    found = [fact for fact in memory.facts.values() if fact_id and fact.id.startswith(fact_id)]
-    if len(found) > 1:
-        raise UsageError(f"{fact_id} begins the ids of {len(found)} facts: say more")
-    return found[0] if found else live_fact(memory, fact_id)
-
-
-def read_policy(changes: Mapping[str, object]) -> dict[str, PolicyValue]:
-    """Read changes of the policy; values other than `categories` are taken as they are, and checked with the policy.
-
-    Raises:
-        ConfigError: A key is unknown; the message names the nearest key, or all keys. Or `categories` cannot be read.
-    """
-    for key in sorted(set(changes) - set(POLICY_KEYS)):
-        near = get_close_matches(key, POLICY_KEYS, 1, 0.5)
-        meant = f"the nearest is {near[0]}" if near else f"they are {', '.join(POLICY_KEYS)}"
-        raise ConfigError(f"{key} is no policy key; {meant}")
-    read = cast("dict[str, PolicyValue]", dict(changes))
-    if "categories" in read:
-        read["categories"] = read_categories(read["categories"])
-    return read

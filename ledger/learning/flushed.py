@@ -1,8 +1,15 @@
-"""Result of a flush: whether everything was done, and if not, why."""
+"""Flush: what it waits for, and its result, which says whether everything was done and if not, why."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Container, Sequence
+
 import msgspec
+
+from backstory.ledger.core.scope import Scope
+
+Conversation = tuple[Scope, str]
+"""A thread of a scope."""
 
 
 class Flushed(msgspec.Struct, frozen=True):
@@ -25,3 +32,44 @@ class Flushed(msgspec.Struct, frozen=True):
         """Combine what may have gone wrong; done where nothing has."""
         found = [reason for reason in reasons if reason is not None]
         return cls(not found, "; ".join(found) or None, unfinished)
+
+
+class Flush(msgspec.Struct):
+    """A flush in progress: the conversations that it waits for, and what went wrong in them.
+
+    `faulty` are those in which nothing was settled.
+    """
+
+    wanted: set[Conversation]
+    troubles: dict[Conversation, str] = {}
+    faulty: set[Conversation] = set()
+
+    def report(self, key: Conversation, trouble: str, *, faulty: bool) -> None:
+        """Note what went wrong in a conversation, if this flush waits for it."""
+        if key in self.wanted:
+            self.troubles[key] = f"{key[0]}, thread {key[1]}: {trouble}"
+            (self.faulty.add if faulty else self.faulty.discard)(key)
+
+    def outcome(self, left: Sequence[Conversation], *, elsewhere: Container[Conversation], closed: bool) -> Flushed:
+        """Return how it ended.
+
+        Args:
+            left: The conversations that were not learned from.
+            elsewhere: Those that other processes work on.
+            closed: Whether the producer ends.
+        """
+        theirs = [key for key in left if key in elsewhere]
+        ours = [key for key in left if key not in elsewhere]
+        why = "the home was closed" if closed else "the time was over"
+        return Flushed.unless(
+            None if not ours else f"{why} before {_named(ours)} was learned from: the turns stay pending",
+            None if not theirs else f"another process works on {_named(theirs)}: flush again later",
+            *self.troubles.values(),
+            unfinished=bool(left or self.faulty),
+        )
+
+
+def _named(keys: Collection[Conversation]) -> str:
+    scope, thread = min(keys, key=str)
+    more = f" (and {len(keys) - 1} more)" if len(keys) > 1 else ""
+    return f"thread {thread} of {scope}{more}"

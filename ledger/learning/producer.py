@@ -14,7 +14,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -23,26 +23,18 @@ import msgspec
 from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import BackstoryError
-from backstory.ledger.core.events import UpdateFailed
-from backstory.ledger.core.sanitize import clip
-from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.models.model import Model
-from backstory.ledger.learning.flushed import Flushed
+from backstory.ledger.learning.flushed import Conversation, Flush, Flushed
 from backstory.ledger.learning.retention import Retention
 from backstory.ledger.learning.summarizer import Summarizer
-from backstory.ledger.learning.updater import Job, Outcome, Updater
+from backstory.ledger.learning.thread_learner import Pause, ThreadLearner, knows
+from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.reader import State
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.due import (
     LONGEST_PAUSE,
-    Due,
     Timing,
     Urgency,
-    dues_of,
-    out_of_reach,
-    ready_runs,
-    retry_at,
-    telling_runs,
 )
 
 if TYPE_CHECKING:
@@ -53,7 +45,6 @@ _log = logging.getLogger(__name__)
 _AFTER_FAULT = timedelta(seconds=60)
 _LOOK_AGAIN_SECONDS = 0.2
 _IDLE_SECONDS = 3600.0
-_DETAIL_CHARS = 300
 
 
 class _Judgement(msgspec.Struct):
@@ -63,27 +54,6 @@ class _Judgement(msgspec.Struct):
     """
 
     urgency: Urgency | None = None
-
-
-class _Pause(msgspec.Struct, frozen=True):
-    """Why a conversation may be due further ahead than the debounce: an outage, or the wait for an answer."""
-
-    until: datetime
-    for_answer: bool
-
-
-_Key = tuple[Scope, str]
-
-
-class _Flush(msgspec.Struct):
-    """A flush in progress: the conversations that it waits for, and what went wrong in them.
-
-    `faulty` are those in which nothing was settled.
-    """
-
-    wanted: set[_Key]
-    troubles: dict[_Key, str] = {}
-    faulty: set[_Key] = set()
 
 
 class Producer:
@@ -123,31 +93,28 @@ class Producer:
 
             signals = load_signals()
         self._updater = updater
-        self._model = model
         self._timing = timing or Timing()
         self._clock = clock or SystemClock()
         self._size = workers
-        self._retention = retention
-        self._summarizer = summarizer
-        self._signals = signals
+        self._threads = ThreadLearner(updater, model, signals, self._timing, self._clock, summarizer, retention)
         self._started = False
         """Whether `start` was called."""
         self._workers: list[threading.Thread] = []
         """The worker threads of this process."""
         self._inherited = False
         """Whether all reminders come from the parent process."""
-        self._writers: dict[_Key, Writer] = {}
+        self._writers: dict[Conversation, Writer] = {}
         """The writers of all conversations that wait or are worked on."""
-        self._due: dict[_Key, datetime] = {}
-        self._pauses: dict[_Key, _Pause] = {}
+        self._due: dict[Conversation, datetime] = {}
+        self._pauses: dict[Conversation, Pause] = {}
         """The conversations parked by an outage, or waiting for an answer; only these may be due far ahead."""
-        self._requested: set[_Key] = set()
+        self._requested: set[Conversation] = set()
         """The conversations that a flush asked for: what may still be answered is learned from there, too."""
-        self._flushes: list[_Flush] = []
-        self._judgements: dict[_Key, _Judgement] = {}
+        self._flushes: list[Flush] = []
+        self._judgements: dict[Conversation, _Judgement] = {}
         """The urgency of conversations that were due together with others, until new turns arrive."""
-        self._busy: set[_Key] = set()
-        self._elsewhere: dict[_Key, float] = {}
+        self._busy: set[Conversation] = set()
+        self._elsewhere: dict[Conversation, float] = {}
         """When to retry conversations leased by another process, by the machine's monotonic clock."""
         self._changed = threading.Condition()
         self._closing = False
@@ -243,23 +210,13 @@ class Producer:
 
     def _when(self, writer: Writer, state: State, name: str, *, immediate: bool = False) -> datetime | None:
         """Return when a thread is due, as known now."""
-        thread = state.transcript.threads.get(name)
-        if thread is None:
-            return None
-        key, now = (writer.scope, name), self._clock.now()
-        runs = state.coverage.pending(thread)
-        dues = [due.no_later(self._timing, now) for due in dues_of(thread, runs, self._timing)]
-        if immediate and not all(due.for_answer for due in dues):
-            dues.append(Due(now))
-        due, again = min(dues, default=None), retry_at(state.coverage, thread, now)
-        if again is not None and (due is None or again < due.at):
-            self._pauses[key] = _Pause(again, for_answer=False)
-            return again
-        if due is not None and due.for_answer:
-            self._pauses[key] = _Pause(due.at, for_answer=True)
-        else:
+        key = (writer.scope, name)
+        moment, pause = self._threads.due(state, name, immediate=immediate)
+        if pause is None:
             self._pauses.pop(key, None)
-        return None if due is None else due.at
+        else:
+            self._pauses[key] = pause
+        return moment
 
     def depth(self) -> int:
         """Return the number of conversations that are due and waiting."""
@@ -277,7 +234,7 @@ class Producer:
     def run_due(self) -> int:
         """Run every update that is due now, in this thread, and return their number."""
         count = 0
-        elsewhere: set[_Key] = set()
+        elsewhere: set[Conversation] = set()
         while not self._closing and (key := self._take(elsewhere)) is not None:
             self._run(key)
             count += 1
@@ -303,7 +260,7 @@ class Producer:
             waiting = {
                 key for key, moment in self._due.items() if unanswered or moment <= now or not self._for_answer(key)
             }
-            flush = _Flush(self._busy | waiting)
+            flush = Flush(self._busy | waiting)
             for key in waiting:
                 self._due[key] = min(self._due[key], now)
             if unanswered:
@@ -316,27 +273,16 @@ class Producer:
                 timeout = 0.0
             with self._changed:
                 self._changed.wait_for(lambda: not any(map(self._under_way, flush.wanted)), timeout)
-                return self._flushed(flush)
+                left = [key for key in flush.wanted if self._under_way(key)]
+                return flush.outcome(left, elsewhere=self._elsewhere, closed=self._closing)
         finally:
             with self._changed:
                 self._flushes.remove(flush)
 
-    def _for_answer(self, key: _Key) -> bool:
+    def _for_answer(self, key: Conversation) -> bool:
         """Whether a conversation is reminded of only because its last words wait for an answer."""
         pause = self._pauses.get(key)
         return pause is not None and pause.for_answer and pause.until == self._due.get(key)
-
-    def _flushed(self, flush: _Flush) -> Flushed:
-        left = [key for key in flush.wanted if self._under_way(key)]
-        elsewhere = [key for key in left if key in self._elsewhere]
-        ours = [key for key in left if key not in self._elsewhere]
-        why = "the home was closed" if self._closing else "the time was over"
-        return Flushed.unless(
-            None if not ours else f"{why} before {_named(ours)} was learned from: the turns stay pending",
-            None if not elsewhere else f"another process works on {_named(elsewhere)}: flush again later",
-            *flush.troubles.values(),
-            unfinished=bool(left or flush.faulty),
-        )
 
     def drain(self, timeout: float, *, unanswered: bool = False) -> Flushed:
         """Flush without a gap between calls, for a process that is about to end.
@@ -347,7 +293,7 @@ class Producer:
         with self._updater.model_caller.hurrying():
             return self.flush(timeout, unanswered=unanswered)
 
-    def _under_way(self, key: _Key) -> bool:
+    def _under_way(self, key: Conversation) -> bool:
         return key in self._busy or (key in self._due and self._due[key] <= self._clock.now())
 
     def close(self, timeout: float) -> bool:
@@ -380,7 +326,7 @@ class Producer:
                     *key,
                 )
 
-    def _wait(self) -> _Key | None:
+    def _wait(self) -> Conversation | None:
         while True:
             with self._changed:
                 if self._closing:
@@ -403,7 +349,7 @@ class Producer:
         ]
         return max(0.0, min([*pauses, _IDLE_SECONDS]))
 
-    def _take(self, excluded: Collection[_Key]) -> _Key | None:
+    def _take(self, excluded: Collection[Conversation]) -> Conversation | None:
         while True:
             with self._changed:
                 key, unjudged = self._take_locked(excluded)
@@ -411,7 +357,9 @@ class Producer:
                 return key
             self._judge(unjudged)
 
-    def _take_locked(self, excluded: Collection[_Key]) -> tuple[_Key | None, dict[_Key, _Judgement]]:
+    def _take_locked(
+        self, excluded: Collection[Conversation]
+    ) -> tuple[Conversation | None, dict[Conversation, _Judgement]]:
         """Take the next conversation; the lock must be held.
 
         A conversation that is due alone, or has been due for `max_wait`, is not judged.
@@ -444,7 +392,7 @@ class Producer:
         self._judgements.pop(key, None)
         return key, {}
 
-    def _furthest(self, key: _Key, moment: datetime) -> timedelta:
+    def _furthest(self, key: Conversation, moment: datetime) -> timedelta:
         """Return how far ahead a conversation can be due while the clock goes on."""
         longest = max(timedelta(seconds=self._timing.debounce), _AFTER_FAULT)
         pause = self._pauses.get(key)
@@ -452,25 +400,13 @@ class Producer:
             return longest
         return max(longest, timedelta(seconds=self._timing.answer_wait)) if pause.for_answer else LONGEST_PAUSE
 
-    def _judge(self, unjudged: Mapping[_Key, _Judgement]) -> None:
+    def _judge(self, unjudged: Mapping[Conversation, _Judgement]) -> None:
         """Judge the urgency of conversations without the lock, so that recording does not wait for it."""
         for key, judgement in unjudged.items():
-            judgement.urgency = self._urgency(key)
+            writer = self._writers.get(key)
+            judgement.urgency = Urgency.PLAIN if writer is None else self._threads.urgency(writer, key[1])
 
-    def _urgency(self, key: _Key) -> Urgency:
-        writer = self._writers.get(key)
-        if writer is None:
-            return Urgency.PLAIN
-        try:
-            with writer.state(durable=False) as state:
-                thread = state.transcript.threads[key[1]]
-                runs = state.coverage.pending(thread)
-                turns = [turn for run in runs for turn in thread.standing(run.first, run.last)]
-        except Exception:  # noqa: BLE001 the update meets the same error and reports it
-            return Urgency.PLAIN
-        return Urgency.of(self._signals.seen_in(turns))
-
-    def _run(self, key: _Key) -> None:
+    def _run(self, key: Conversation) -> None:
         scope, thread = key
         writer = self._writers[key]
         again: datetime | None = None
@@ -478,11 +414,11 @@ class Producer:
         faulty, elsewhere, requested = True, False, False
         try:
             # A lease would make a folder for a memory that was removed.
-            if self._knows(writer, thread):
+            if knows(writer, thread):
                 with writer.store.lease(writer.ledger, thread) as leased:
                     if leased:
                         requested = self._take_request(key)
-                        trouble = _failure(self._learn(writer, thread, unanswered=requested))
+                        trouble = self._threads.learn(writer, thread, unanswered=requested)
                     else:
                         elsewhere, trouble = True, None
             else:
@@ -503,48 +439,19 @@ class Producer:
                 self._report(key, trouble, faulty=faulty)
             self._release(key, again, faulty=faulty, elsewhere=elsewhere)
 
-    def _take_request(self, key: _Key) -> bool:
+    def _take_request(self, key: Conversation) -> bool:
         with self._changed:
             requested = key in self._requested
             self._requested.discard(key)
             return requested
 
-    def _report(self, key: _Key, trouble: str, *, faulty: bool) -> None:
+    def _report(self, key: Conversation, trouble: str, *, faulty: bool) -> None:
         """Report what went wrong in a conversation to the flushes that wait for it."""
         with self._changed:
             for flush in self._flushes:
-                if key in flush.wanted:
-                    flush.troubles[key] = f"{key[0]}, thread {key[1]}: {trouble}"
-                    (flush.faulty.add if faulty else flush.faulty.discard)(key)
+                flush.report(key, trouble, faulty=faulty)
 
-    @staticmethod
-    def _knows(writer: Writer, thread: str) -> bool:
-        with writer.state(durable=False) as state:
-            return thread in state.transcript.threads
-
-    def _learn(self, writer: Writer, thread: str, *, unanswered: bool) -> list[Outcome]:
-        now = self._clock.now()
-        with writer.state() as state:
-            known = state.transcript.threads.get(thread)
-            if known is None:
-                return []
-            if unanswered:
-                runs = telling_runs(state.coverage, known)
-            else:
-                runs = ready_runs(state.coverage, known, self._timing, now)
-            jobs = [Job(thread, run, unanswered=unanswered) for run in runs]
-            retries = out_of_reach(state.coverage, known, now)
-            jobs += [Job(thread, parked.turns, attempts=parked.attempts) for parked in retries]
-        outcomes: list[Outcome] = []
-        for job in sorted(jobs, key=lambda job: job.turns.first):
-            outcomes += self._updater.run(writer, job, self._model)
-        if self._summarizer is not None:
-            self._summarizer.run(writer, thread, self._model)
-        if self._retention is not None:
-            self._retention.apply(writer)
-        return outcomes
-
-    def _release(self, key: _Key, again: datetime | None, *, faulty: bool, elsewhere: bool = False) -> None:
+    def _release(self, key: Conversation, again: datetime | None, *, faulty: bool, elsewhere: bool = False) -> None:
         """Release a conversation and queue it again for `again`; after a fault it is due a minute from now."""
         with self._changed:
             self._busy.discard(key)
@@ -585,24 +492,3 @@ class Producer:
                 again, faulty = self._moment(writer, thread), False
             finally:
                 self._release(key, again, faulty=faulty)
-
-
-def _named(keys: Collection[_Key]) -> str:
-    scope, thread = min(keys, key=str)
-    more = f" (and {len(keys) - 1} more)" if len(keys) > 1 else ""
-    return f"thread {thread} of {scope}{more}"
-
-
-def _failure(outcomes: Iterable[Outcome]) -> str | None:
-    """Describe the last failed update; None where none failed."""
-    failures = [
-        event
-        for outcome in outcomes
-        if outcome.failed and outcome.commit is not None
-        for event in outcome.commit.events
-        if isinstance(event, UpdateFailed)
-    ]
-    if not failures:
-        return None
-    reason, detail = failures[-1].reason, clip(failures[-1].detail, _DETAIL_CHARS)
-    return f"an update failed and its turns are parked, see `status` and `retry` ({reason}: {detail})"

@@ -17,7 +17,7 @@ from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import read_commits
 from backstory.projections.document.document import render, stated_moment
 from backstory.projections.history.replay import memories_when
-from backstory.projections.integrity.ledger_check import LedgerCheck
+from backstory.projections.integrity.ledger.ledger_check import LedgerCheck
 from backstory.projections.integrity.redaction_check import RedactionCheck
 from backstory.projections.integrity.stream_check import Problem, StreamCheck
 from backstory.projections.integrity.turn_check import CoverageCheck, TranscriptCheck
@@ -109,7 +109,7 @@ def verify(
     """Check both streams of a scope, their references to each other, and the read models; others may keep writing.
 
     A commit with a valid hash that no rule could have written is `impossible`: see
-    `backstory.projections.integrity.ledger_check` and `backstory.projections.integrity.turn_check`. At most a thousand
+    `backstory.projections.integrity.ledger` and `backstory.projections.integrity.turn_check`. At most a thousand
     problems of one kind in one stream are listed, the others are counted.
 
     Args:

@@ -15,7 +15,7 @@ from backstory.ledger.core.events import CandidateRejected, PolicyChanged, Unrea
 from backstory.ledger.core.policy import Category, PolicyValue
 from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
-from backstory.services.services import read_policy
+from backstory.services.named import read_policy
 
 DIET = Category("Diet", "what she eats and drinks", lifetime=10, guaranteed=True)
 ONLY_DIET = "Remember only what concerns her diet. Never keep anything about health."

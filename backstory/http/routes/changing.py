@@ -43,7 +43,7 @@ from backstory.results import (
     PolicyResult,
     RemovedUser,
 )
-from backstory.services.services import read_policy
+from backstory.services.named import read_policy
 
 router = versioned()
 

@@ -36,7 +36,8 @@ from backstory.projections.index.model_usage import ModelUsage
 from backstory.projections.index.timeline import Timeline
 from backstory.projections.integrity.verify import Verification
 from backstory.results import WhatIf
-from backstory.services.services import Progress, read_policy
+from backstory.services.named import read_policy
+from backstory.services.services import Progress
 
 router = versioned("Explain")
 

@@ -42,7 +42,7 @@ from backstory.ledger.core.kinds import LedgerCauseKind, words_of
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.projections.history.replay import replay
-from backstory.projections.integrity.ledger_check import _EVENTS
+from backstory.projections.integrity.ledger.allowed import EVENTS
 from backstory.projections.integrity.verify import verify
 from backstory.testing.lines import AT, erase, offsets, turn
 
@@ -54,7 +54,7 @@ KNOWN = frozenset({"fact_2_0", "fact_3_0", "fact_4_0", "fact_5_0", "fact_6_0"})
 
 
 def test_each_kind_of_commit_says_which_events_it_may_hold() -> None:
-    assert sorted(_EVENTS) == sorted(words_of(LedgerCauseKind))
+    assert sorted(EVENTS) == sorted(words_of(LedgerCauseKind))
 
 
 @pytest.fixture(scope="module")

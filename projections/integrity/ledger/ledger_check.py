@@ -11,21 +11,17 @@ skips these, and after damage or an unexplained stub it stops.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import assert_never
 
 import msgspec
 
 from backstory.ledger.core.commands import CONSOLIDATIONS
-from backstory.ledger.core.commit import UNREADABLE, Cause, Commit, decode
-from backstory.ledger.core.dedup import dedup_key
-from backstory.ledger.core.errors import StoreError
+from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.events import (
     DOCUMENT_SECTIONS,
     TOOL_SOURCE,
-    CandidateRejected,
     Erased,
     ErasureEvent,
     Event,
@@ -38,7 +34,6 @@ from backstory.ledger.core.events import (
     Redacted,
     Section,
     SectionEvent,
-    SectionsMoved,
     SettingEvent,
     SharingEvent,
     SummariesReceived,
@@ -46,105 +41,24 @@ from backstory.ledger.core.events import (
     SummaryUpdated,
     TurnEvent,
     UpdateEvent,
-    UpdateFailed,
     UpdateProposed,
 )
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.core.summaries import SummaryKey
-from backstory.ledger.engines.port import EventStore
 from backstory.ledger.rules.admission import given_id, is_reserved
 from backstory.ledger.rules.merge import FIRST_MERGED
+from backstory.projections.integrity.ledger.allowed import CHANGES, EVENTS, REASONS, UNDO
+from backstory.projections.integrity.ledger.dedup_keys import DedupKeys
+from backstory.projections.integrity.ledger.later import LaterReferences
 from backstory.projections.integrity.stream_check import StreamCheck
 
 NOT_OURS = "its hash is valid, but no rule writes such a commit"
 """The end of each message of an impossible commit."""
 
-_UNDO = frozenset[type]((FactAdded, FactRemoved, FactRevised, SummaryUpdated))
-_EVENTS: Mapping[str, frozenset[type]] = MappingProxyType(
-    {
-        kind: frozenset({Erased, *events})
-        for kind, events in {
-            "genesis": (PolicyChanged,),
-            "extraction": (*_UNDO, SummaryShared, UpdateProposed, CandidateRejected, UpdateFailed),
-            "share": (SummaryUpdated, SummaryShared, SectionsMoved, SummariesReceived, CandidateRejected, UpdateFailed),
-            "summary": (SummaryUpdated, UpdateFailed),
-            "manual": (FactAdded, FactRemoved, FactRevised, CandidateRejected, UpdateFailed),
-            "import": (*_UNDO, CandidateRejected, IdsReserved),
-            "revert": (*_UNDO, PolicyChanged),
-            "rollback": (*_UNDO,),
-            "clear": (FactRemoved, SummaryUpdated),
-            "expiry": (FactRemoved,),
-            "policy": (FactRemoved, PolicyChanged),
-            "redaction": (Redacted, FactAdded, SummaryUpdated),
-        }.items()
-    }
-)
-"""The events that a commit of each kind may hold."""
 
-_SWEPT = ("threshold", "duplicate", "cap")
-_REASONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "extraction": ("model", "stale", "consolidated", "cap", "ended"),
-        "manual": ("hand", "cap", "ended"),
-        "tool": ("model", "cap", "ended"),
-        "import": ("import", "cap", "ended"),
-        "revert": ("revert", *_SWEPT),
-        "rollback": ("rollback",),
-        "clear": ("clear",),
-        "expiry": ("ended", "expired"),
-        "policy": _SWEPT,
-    }
-)
-"""The reasons for removals in a commit of each kind; `tool` is a manual commit by a model."""
-
-_CHANGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "extraction": ("confirmed", "extended", "ending", "tagged"),
-        "manual": ("edited", "ending"),
-        "import": ("edited",),
-        "revert": ("restored",),
-        "rollback": ("restored",),
-    }
-)
 _MODELS = ("extraction", "summary")
 _COVERING = ("extraction", "manual")
-_UNDO_OR_REDACTION = re.compile(rb'\{"v":\d+,"seq":\d+,"at":"[^"]*","cause":\{"kind":"(?:redaction|revert|rollback)"')
-
-
-class _LaterReferences:
-    """References of later commits to earlier ones: the subjects of stubs, and the commits that are undone."""
-
-    def __init__(self, store: EventStore, stream: str) -> None:
-        self._erased: dict[tuple[int, int], tuple[str | None, str | None]] = {}
-        self.reverted: dict[int, int] = {}
-        """The last revert of each commit that is reverted."""
-        self.returned_to: dict[int, int] = {}
-        names: dict[str | None, str | None] = {}
-        for commit in _undos_and_redactions(store, stream):
-            target = commit.cause.target
-            if target is not None and commit.cause.kind == "revert":
-                self.reverted[target] = commit.seq
-            elif target is not None and commit.cause.kind == "rollback":
-                self.returned_to[target] = commit.seq
-            for event in commit.events:
-                if isinstance(event, Redacted) and event.stream == stream and event.seq < commit.seq:
-                    subject = (names.setdefault(event.fact, event.fact), names.setdefault(event.section, event.section))
-                    self._erased.setdefault((event.seq, event.index), subject)
-
-    def subject(self, seq: int, index: int) -> tuple[str | None, str | None] | None:
-        """Return the fact and the section of an erased event, or None where no redaction names it."""
-        return self._erased.get((seq, index))
-
-
-def _undos_and_redactions(store: EventStore, stream: str) -> Iterator[Commit]:
-    """Yield the redactions and undos; the stream check reports lines that cannot be read."""
-    for record in store.read(stream):
-        if _UNDO_OR_REDACTION.match(record.line) is not None:
-            try:
-                yield decode(record.line)
-            except (*UNREADABLE, StoreError):
-                continue
 
 
 class _Restorable(msgspec.Struct):
@@ -171,11 +85,11 @@ class LedgerCheck:
         self.fold = Fold(Memory())
         self._check = check
         self._streams = (scope.stream(LEDGER), scope.stream(TRANSCRIPT))
-        self._later = _LaterReferences(check.store, check.stream)
+        self._later = LaterReferences(check.store, check.stream)
         self._sure = True
         self._unknown: set[str] = set()
         self._unknown_sections: set[str] = set()
-        self._keys = _Keys(self.fold.facts)
+        self._keys = DedupKeys(self.fold.facts)
         self._reverted: dict[int, _Restorable] = {}
         self._returned_to: dict[int, _Restorable] = {0: _NOTHING}
         self._summarized: dict[tuple[str, int], int] = {}
@@ -275,8 +189,8 @@ class LedgerCheck:
         if commit.cause.kind == "erased":
             return None
         violation = self._check_cause(commit)
-        if violation is None and not holds <= _EVENTS[commit.cause.kind]:
-            other = min(form.__name__ for form in holds - _EVENTS[commit.cause.kind])
+        if violation is None and not holds <= EVENTS[commit.cause.kind]:
+            other = min(form.__name__ for form in holds - EVENTS[commit.cause.kind])
             return f"holds a {other}, which commits of its kind do not"
         return violation or self._check_answer(commit, holds)
 
@@ -284,7 +198,7 @@ class LedgerCheck:
         cause, seq = commit.cause, commit.seq
         if (cause.kind == "genesis") != (seq == 1):
             return "is no genesis, and the first commit is one" if seq == 1 else "is a second genesis"
-        if cause.kind not in _EVENTS:
+        if cause.kind not in EVENTS:
             return "is of a kind that a ledger does not have"
         if cause.by_model and cause.kind != "manual":
             return "is a model's change of a single fact, which commits of its kind are not"
@@ -305,7 +219,7 @@ class LedgerCheck:
         if commit.cause.kind != "extraction":
             return None
         proposed = commit.first(UpdateProposed)
-        changes = not holds.isdisjoint({*_UNDO, SummaryShared})
+        changes = not holds.isdisjoint({*UNDO, SummaryShared})
         if proposed is None:
             return "changes memory without an answer of a model" if changes and Erased not in holds else None
         if not 0 <= proposed.basis < commit.seq:
@@ -369,7 +283,7 @@ class LedgerCheck:
             return violation
         if _is_by_model(commit.cause) and fact.by_hand:
             return f"removes fact {fact.id}, which a person entered and no model removes"
-        reasons = _REASONS.get("tool" if commit.cause.by_model else kind)
+        reasons = REASONS.get("tool" if commit.cause.by_model else kind)
         if reasons is not None and event.reason not in reasons:
             return f"removes fact {fact.id} with the reason {event.reason}, which commits of its kind do not have"
         if kind == "revert" and event.reason == "revert":
@@ -396,7 +310,7 @@ class LedgerCheck:
             return f"revises fact {before.id} into another one, {after.id}"
         if _is_by_model(commit.cause) and (before.by_hand or after.by_hand):
             return f"revises fact {before.id}, which a person entered and no model changes"
-        if kind in _CHANGES and event.change not in _CHANGES[kind]:
+        if kind in CHANGES and event.change not in CHANGES[kind]:
             return f"revises fact {before.id} as {event.change}, which commits of its kind do not"
         if event.change in _MAY_CHANGE and _without(before, event.change) != _without(after, event.change):
             return f"changes more of fact {before.id} than being {event.change} does"
@@ -556,42 +470,3 @@ def _check_birth(commit: Commit, event: FactAdded) -> str | None:
     if fact.source != (source or (TOOL_SOURCE if cause.by_model else None)):
         return f"adds fact {fact.id} as learned from {fact.source}, which it was not"
     return None
-
-
-class _Keys:
-    """Dedup keys of the known facts: finds two facts with the same content without comparing all."""
-
-    def __init__(self, facts: Mapping[str, Fact]) -> None:
-        self._facts = facts
-        self._key_of: dict[str, str] = {}
-        self._ids: dict[str, list[str]] = {}
-        self._fresh: set[str] = set()
-
-    def put(self, fact: Fact, key_type: str) -> None:
-        """Add or update a fact."""
-        key = dedup_key(fact.content, key_type)
-        if self._key_of.get(fact.id) != key:
-            self.drop(fact.id)
-            self._key_of[fact.id] = key
-            self._ids.setdefault(key, []).append(fact.id)
-            self._fresh.add(key)
-
-    def drop(self, fact_id: str) -> None:
-        """Remove a fact."""
-        key = self._key_of.pop(fact_id, None)
-        if key is not None:
-            self._ids[key].remove(fact_id)
-            if not self._ids[key]:
-                del self._ids[key]
-
-    def rebuild(self, facts: list[Fact], key_type: str) -> None:
-        """Replace all facts, after a change of the dedup key."""
-        self._key_of, self._ids = {}, {}
-        for fact in facts:
-            self.put(fact, key_type)
-
-    def duplicates(self) -> tuple[str, str] | None:
-        """Return two facts with the same key, of which one was added or changed since the last call."""
-        fresh, self._fresh = self._fresh, set()
-        found = next((ids for key in fresh if len(ids := self._ids.get(key, [])) > 1), None)
-        return None if found is None else (found[0], found[1])

@@ -1,0 +1,134 @@
+"""Learning from one thread: when it is due, how urgent that is, and the updates that are to be run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backstory.ledger.concurrency.clock import Clock
+from backstory.ledger.core.events import UpdateFailed
+from backstory.ledger.core.sanitize import clip
+from backstory.ledger.extraction.models.model import Model
+from backstory.ledger.learning.retention import Retention
+from backstory.ledger.learning.summarizer import Summarizer
+from backstory.ledger.learning.updater import Job, Outcome, Updater
+from backstory.ledger.log.reader import State
+from backstory.ledger.log.writer import Writer
+from backstory.ledger.threads.due import (
+    Due,
+    Timing,
+    Urgency,
+    dues_of,
+    out_of_reach,
+    ready_runs,
+    retry_at,
+    telling_runs,
+)
+
+if TYPE_CHECKING:
+    from backstory.ledger.extraction.signals import Signals
+
+_DETAIL_CHARS = 300
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """Why a conversation may be due further ahead than the debounce: an outage, or the wait for an answer."""
+
+    until: datetime
+    for_answer: bool
+
+
+class ThreadLearner(msgspec.Struct, frozen=True):
+    """Learns from threads, one at a time, as a producer asks for it."""
+
+    updater: Updater
+    model: Model
+    signals: Signals
+    timing: Timing
+    clock: Clock
+    summarizer: Summarizer | None
+    retention: Retention | None
+
+    def due(self, state: State, name: str, *, immediate: bool = False) -> tuple[datetime | None, Pause | None]:
+        """Return when a thread is due, as known now, and why it may be far ahead."""
+        thread = state.transcript.threads.get(name)
+        if thread is None:
+            return None, None
+        now = self.clock.now()
+        runs = state.coverage.pending(thread)
+        dues = [due.no_later(self.timing, now) for due in dues_of(thread, runs, self.timing)]
+        if immediate and not all(due.for_answer for due in dues):
+            dues.append(Due(now))
+        due, again = min(dues, default=None), retry_at(state.coverage, thread, now)
+        if again is not None and (due is None or again < due.at):
+            return again, Pause(again, for_answer=False)
+        if due is None:
+            return None, None
+        return due.at, Pause(due.at, for_answer=True) if due.for_answer else None
+
+    def urgency(self, writer: Writer, name: str) -> Urgency:
+        """Return how urgent it is to learn from a thread."""
+        try:
+            with writer.state(durable=False) as state:
+                thread = state.transcript.threads[name]
+                runs = state.coverage.pending(thread)
+                turns = [turn for run in runs for turn in thread.standing(run.first, run.last)]
+        except Exception:  # noqa: BLE001 the update meets the same error and reports it
+            return Urgency.PLAIN
+        return Urgency.of(self.signals.seen_in(turns))
+
+    def learn(self, writer: Writer, thread: str, *, unanswered: bool) -> str | None:
+        """Run the updates of a thread that are due, then what follows them.
+
+        Args:
+            writer: The scope.
+            thread: Its name; the caller holds its lease.
+            unanswered: Whether to learn also from words that may still be answered.
+
+        Returns:
+            What went wrong in the last update that failed; None where none failed.
+        """
+        now = self.clock.now()
+        with writer.state() as state:
+            known = state.transcript.threads.get(thread)
+            if known is None:
+                return None
+            if unanswered:
+                runs = telling_runs(state.coverage, known)
+            else:
+                runs = ready_runs(state.coverage, known, self.timing, now)
+            jobs = [Job(thread, run, unanswered=unanswered) for run in runs]
+            retries = out_of_reach(state.coverage, known, now)
+            jobs += [Job(thread, parked.turns, attempts=parked.attempts) for parked in retries]
+        outcomes: list[Outcome] = []
+        for job in sorted(jobs, key=lambda job: job.turns.first):
+            outcomes += self.updater.run(writer, job, self.model)
+        if self.summarizer is not None:
+            self.summarizer.run(writer, thread, self.model)
+        if self.retention is not None:
+            self.retention.apply(writer)
+        return _failure(outcomes)
+
+
+def knows(writer: Writer, thread: str) -> bool:
+    """Whether a scope has a thread."""
+    with writer.state(durable=False) as state:
+        return thread in state.transcript.threads
+
+
+def _failure(outcomes: Iterable[Outcome]) -> str | None:
+    """Describe the last failed update; None where none failed."""
+    failures = [
+        event
+        for outcome in outcomes
+        if outcome.failed and outcome.commit is not None
+        for event in outcome.commit.events
+        if isinstance(event, UpdateFailed)
+    ]
+    if not failures:
+        return None
+    reason, detail = failures[-1].reason, clip(failures[-1].detail, _DETAIL_CHARS)
+    return f"an update failed and its turns are parked, see `status` and `retry` ({reason}: {detail})"
