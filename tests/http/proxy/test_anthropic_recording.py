@@ -31,6 +31,7 @@ from backstory import Backstory
 from backstory.config.settings import Settings
 from backstory.http.access.callers import Caller, Right
 from backstory.http.app import ServerOptions
+from backstory.http.limits import Limits
 from backstory.http.proxy.anthropic.protocol import ANTHROPIC
 from backstory.http.proxy.upstream import Upstream
 
@@ -298,10 +299,13 @@ SAID = st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "sys
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples())
 def test_any_body_that_gets_no_block_arrives_byte_for_byte(claude: Served, upstream: StandIn, body: Any, dumps: Any):
-    """A user without a memory."""
+    """Of a user without a memory, or one that is no request."""
     raw = json.dumps(body, **dumps).encode("utf-8", "replace")
-    assert claude.post("/v1/messages", content=raw, headers={"X-Backstory-User": "bo"}).status_code == 200
-    assert upstream.last.raw == raw
+    for whose in ("bo", "ada"):
+        answer = claude.post("/v1/messages", content=raw, headers={"X-Backstory-User": whose})
+        assert answer.status_code == 200
+        used = whose == "ada" and answer.headers["x-backstory-memory"] == "used"
+        assert (FACT in upstream.last.raw.decode()) if used else (upstream.last.raw == raw)
 
 
 def test_other_paths_pass_through(claude, upstream):
@@ -393,8 +397,10 @@ def test_there_is_nothing_outside_the_protocol(claude, upstream):
 
 
 def test_the_server_has_the_proxy_at_its_path(tmp_path: Path, upstream: StandIn) -> None:
+    """What is too large for it is for the upstream to decide."""
     upstream.then(message("In Bergen."))
-    with app_client(tmp_path / "home", ServerOptions(user="ada"), anthropic_base_url=upstream.base_url) as client:
+    options = ServerOptions(user="ada", limits=Limits(body_bytes=10))
+    with app_client(tmp_path / "home", options, anthropic_base_url=upstream.base_url) as client:
         answer = client.post("/proxy/anthropic/v1/messages", json={"max_tokens": 9, "messages": [user(QUESTION)]})
         assert answer.json()["content"] == [{"type": "text", "text": "In Bergen."}]
         assert upstream.last.path == "/v1/messages"
