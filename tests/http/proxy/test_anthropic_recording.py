@@ -191,6 +191,8 @@ def test_a_stream_that_breaks_off_in_a_call_is_no_answer(claude, upstream):
     with pytest.raises(httpx.RemoteProtocolError):
         claude.ask(QUESTION, stream=True)
     claude.until(lambda: claude.answers == {"broken-off": 1})
+    # The exchange is over when the thread may be continued.
+    claude.until(lambda: not claude.proxy._recordings._tasks)
     assert claude.turns() == {"thread-1": [QUESTION]}
 
 
