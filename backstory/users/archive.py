@@ -1,5 +1,6 @@
 """Archive of a user: everything that is kept about one, in a zip file, for an access request.
 
+    README.txt                    what each file is, for the person who asked
     user.json                     the user, and for each memory its folder, counts and head
     FOLDER/memory.json            what is remembered
     FOLDER/MEMORY.md              the same to read
@@ -26,6 +27,20 @@ from backstory.projections.document.markdown import markdown_of
 from backstory.results import ArchivedMemory, ArchivedUser
 from backstory.users.removal import scopes_of
 
+_README = """\
+Everything that this memory of an assistant keeps about one person.
+The folder "memory" is the person's own, each folder in "agents" is that of one agent.
+
+MEMORY.md            what is remembered, to read in any editor: a summary in sections, and single facts
+memory.json          the same for programs, with times, sources and confidence
+conversations.jsonl  what was said, one message on each line, with its time and conversation
+ledger.jsonl         how memory came to be what it is: each fact that was added, changed, removed or refused
+transcript.jsonl     the record of what was said, with messages that were replaced since
+user.json            the person's name here, and how much each folder holds
+
+Texts are in UTF-8. On each line of a .jsonl file is one object of JSON.
+"""
+
 
 def archive_user(
     user: Scope, file: IO[bytes], *, store: EventStore, memory: Callable[[Scope], MemoryHandle]
@@ -37,6 +52,7 @@ def archive_user(
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         found = ArchivedUser(str(user.user), tuple(_put(archive, memory(scope), store) for scope in scopes))
         archive.writestr("user.json", _json(found))
+        archive.writestr("README.txt", _README)
     return found
 
 

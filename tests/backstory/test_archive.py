@@ -37,13 +37,15 @@ def test_an_archive_has_every_memory_of_a_user_with_both_logs(bs: Backstory) -> 
         assert archive.testzip() is None
         content = {name: archive.read(name).decode() for name in archive.namelist()}
     assert sorted(content) == sorted(
-        ["user.json"]
+        ["README.txt", "user.json"]
         + [
             f"{folder}/{name}"
             for folder in ("memory", "agents/coder")
             for name in ("memory.json", "MEMORY.md", "conversations.jsonl", "ledger.jsonl", "transcript.jsonl")
         ]
     )
+    for name in {Path(one).name for one in content} - {"README.txt"}:
+        assert f"{name} " in content["README.txt"], f"{name} is not explained to the person"
     # An agent's archive has its own facts alone, and the log still has what was removed.
     assert [fact["content"] for fact in json.loads(content["agents/coder/memory.json"])["facts"]] == ["Writes Rust"]
     assert "Likes tea" in content["memory/MEMORY.md"]
