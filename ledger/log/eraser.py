@@ -8,13 +8,26 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import assert_never
 
 from backstory.ledger.concurrency.clock import Clock
-from backstory.ledger.core.commit import EMPTY, Cause, Commit, Draft, Head, erase, inspect, unseal
+from backstory.ledger.core.commit import (
+    EMPTY,
+    UNREADABLE,
+    Cause,
+    Commit,
+    Draft,
+    Head,
+    decode,
+    erase,
+    inspect,
+    prev_of,
+    unseal,
+)
 from backstory.ledger.core.errors import LockTimeoutError, StoreError, UnavailableError
 from backstory.ledger.core.events import Redacted, TurnRange
 from backstory.ledger.core.moments import spell_moment
@@ -67,6 +80,8 @@ class Eraser:
         self._clock = clock
         self._purge = purge
         self._queue_due = queue_due
+        self._carried_out = False
+        """Whether all that the ledger names is erased: this process has just seen to it."""
 
     def plan(self, request: Erasure) -> Plan:
         """See `Writer.plan_erasure`."""
@@ -132,8 +147,8 @@ class Eraser:
         return plan_erasure(
             request,
             self._state.memory,
-            ledger=lambda: read_commits(self._store, ledger),
-            transcript=lambda: read_commits(self._store, transcript),
+            ledger=Rereading(self._store, ledger),
+            transcript=Rereading(self._store, transcript),
             ledger_stream=ledger,
             transcript_stream=transcript,
             seal=seal,
@@ -166,19 +181,26 @@ class Eraser:
             self._ledger.group.settle(pending)
             self._pipeline.drop_settled(self._ledger)
             try:
-                self._erase(plan.redacted)
+                self._erase(plan.redacted, verified=True)
             finally:
                 # If it was interrupted, the next read of the log finds what is left to do.
                 self._state.start_over(from_first=True)
                 self._pipeline.newest = None
                 self._reader.start_over()
-            self._pipeline.settle(self._transcript, self._ledger)
+            self._carried_out = True
+            try:
+                self._pipeline.settle(self._transcript, self._ledger)
+            finally:
+                self._carried_out = False
+            # Readers need not read all of it once more, nor wait for the index.
+            self._reader.publish(self._state.memory, self._state.head, self._state.firsts[self._ledger.stream])
             return pending.commit, plan
 
     def complete(self) -> None:
         """Complete the erasures that the state has met and a crash has interrupted."""
         redacted, self._state.redacted = self._state.redacted, []
-        self._complete(redacted, wait=True)
+        if not self._carried_out:
+            self._complete(redacted, wait=True)
 
     def complete_if_free(self, redacted: Sequence[Redacted], *, again: bool = False) -> bool:
         """Complete erasures for a reader, which waits for no lock.
@@ -212,17 +234,51 @@ class Eraser:
     def _is_finished(self, redacted: Sequence[Redacted]) -> bool:
         return not any(unfinished(self._store, self._streams, redacted).values())
 
-    def _erase(self, redacted: Sequence[Redacted]) -> None:
-        """Put stubs in the place of redacted content; both streams are locked."""
-        left = unfinished(self._store, self._streams, redacted)
+    def _erase(self, redacted: Sequence[Redacted], *, verified: bool = False) -> None:
+        """Put stubs in the place of redacted content; both streams are locked, and perhaps verified just now."""
+        left = unfinished(self._store, self._streams, redacted, verified=verified)
         if self._purge is not None:
             self._purge(self._state.scope)
         for stream in self._streams:
             self._store.redact(stream, left[stream])
 
 
-def unfinished(store: EventStore, streams: Iterable[str], redacted: Iterable[Redacted]) -> dict[str, dict[int, bytes]]:
+class Rereading:
+    """A stream that is read several times, from first to last: verified at first, and later only decoded."""
+
+    def __init__(self, store: EventStore, stream: str) -> None:
+        self._store = store
+        self._stream = stream
+        self._verified = 0
+        """The seq of the last commit that was verified."""
+
+    def __call__(self) -> Iterator[Commit]:
+        """Start reading.
+
+        Raises:
+            CorruptLogError: a line is not what was written.
+        """
+        if self._verified:
+            for seq, record in enumerate(islice(self._store.read(self._stream), self._verified), 1):
+                try:
+                    commit = decode(record.line)
+                except UNREADABLE:
+                    commit = unseal(record.line, Head(seq - 1, EMPTY.hash), stream=self._stream, byte=record.byte)
+                yield commit
+            return
+        last = 0
+        for commit in read_commits(self._store, self._stream):
+            yield commit
+            last = commit.seq
+        self._verified = last
+
+
+def unfinished(
+    store: EventStore, streams: Iterable[str], redacted: Iterable[Redacted], *, verified: bool = False
+) -> dict[str, dict[int, bytes]]:
     """Return, by stream and seq, the lines that hold what was redacted, each with stubs in its place.
+
+    Where the streams were verified just now, only these lines are.
 
     Raises:
         CorruptLogError: a stream is damaged; nothing in it is replaced before that is mended.
@@ -231,13 +287,17 @@ def unfinished(store: EventStore, streams: Iterable[str], redacted: Iterable[Red
     for event in redacted:
         if event.stream in wanted:
             wanted[event.stream][event.seq].add(event.index)
-    return {stream: _stubs(store, stream, places) for stream, places in wanted.items()}
+    return {stream: _stubs(store, stream, places, verified=verified) for stream, places in wanted.items()}
 
 
-def _stubs(store: EventStore, stream: str, places: dict[int, set[int]]) -> dict[int, bytes]:
+def _stubs(store: EventStore, stream: str, places: dict[int, set[int]], *, verified: bool) -> dict[int, bytes]:
     lines: dict[int, bytes] = {}
     head: Head = EMPTY
-    for record in store.read(stream) if places else ():
+    for seq, record in enumerate(store.read(stream), 1) if places else ():
+        if verified:
+            if seq not in places:
+                continue
+            head = Head(seq - 1, prev_of(record.line))
         commit = unseal(record.line, head, stream=stream, byte=record.byte)
         head = commit.head
         left = places.get(commit.seq, set()) - set(inspect(record.line).erased)

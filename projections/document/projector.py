@@ -123,6 +123,13 @@ class DocumentProjector:
         """Write every commit made so far to memory.json; return False after a failure, which is logged."""
         return self._work.flush(writer)
 
+    def flush_document(self, writer: Writer) -> None:
+        """Write every commit made so far to memory.json, and leave the index, which may take long, to the thread.
+
+        A failure is logged, and tried again by the thread.
+        """
+        self._work.flush_document(writer)
+
     def flush_if_free(self, writer: Writer) -> None:
         """Write every commit made so far to memory.json, unless that has to wait; then the thread does it later."""
         self._work.flush_if_free(writer)
@@ -199,6 +206,12 @@ class _Work(Jobs[Sequence[Scope]]):
     def flush(self, writer: Writer) -> bool:
         """Do the work of one scope now; a commit may not have marked it yet."""
         return self._settle(writer.scope, writer)
+
+    def flush_document(self, writer: Writer) -> None:
+        """Write the document of one scope now, and leave the rest to the thread."""
+        with self._busy, _logged(writer.scope):
+            self._write(writer, spare_edits=False, wait=True)
+        self.note(writer)
 
     def flush_if_free(self, writer: Writer) -> None:
         """Do the same unless another thread works for longer than a moment; a locked ledger is left to the thread."""

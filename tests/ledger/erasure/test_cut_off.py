@@ -21,7 +21,7 @@ class _KilledError(BaseException):
 def cut_off(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commit a redaction, and carry nothing of it out."""
 
-    def killed(*_: object) -> None:
+    def killed(*_: object, **__: object) -> None:
         raise _KilledError
 
     with monkeypatch.context() as patched, open_home(home) as bs:

@@ -12,8 +12,18 @@ import pytest
 from fakes import PATIENCE, Gate, ScriptedModel, exchange, open_home
 
 from backstory.home import Backstory
-from backstory.ledger.core.errors import ModelRejectedError, NotFoundError, RefusedError, StoreError, UsageError
+from backstory.ledger.core.errors import (
+    CorruptLogError,
+    ModelRejectedError,
+    NotFoundError,
+    RefusedError,
+    StoreError,
+    UsageError,
+)
+from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.extraction.models.recorded import RecordedReply
+from backstory.ledger.log import eraser
+from backstory.ledger.log.eraser import Rereading
 from backstory.ledger.log.writer import Writer
 from backstory.memory import MemoryHandle
 from backstory.operations import learning
@@ -450,3 +460,39 @@ def test_forgetting_a_thread_takes_what_a_tool_stored_and_edited_there(
     assert "Zanzibar" not in everything_below(home)
     assert memory.verify().ok
     assert memory.what_if().facts == 2
+
+
+def test_what_is_left_to_erase_is_looked_for_once_and_not_once_more_by_readers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+    unfinished = eraser.unfinished
+
+    def counted(*given: object, **more: object) -> object:
+        looked.append(1)
+        return unfinished(*given, **more)
+
+    monkeypatch.setattr(eraser, "unfinished", counted)
+    with open_home(tmp_path) as bs:
+        memory = bs.memory("ada")
+        first, second = (memory.add_fact(f"Ada likes matter {n}").fact.id for n in range(2))
+        memory.forget(first)
+        assert "matter 0" not in (tmp_path / "users/ada/memory.json").read_text()
+        assert texts(memory) == ["Ada likes matter 1"]
+        memory.forget(second)
+        assert texts(memory) == []
+        assert len(looked) == 2
+
+
+def test_a_line_that_is_damaged_between_two_readings_is_found_by_the_second(tmp_path: Path) -> None:
+    with open_home(tmp_path) as bs:
+        for n in range(3):
+            bs.memory("ada").add_fact(f"Ada likes matter {n}")
+    store = JsonlStore(tmp_path)
+    reading = Rereading(store, "users/ada/ledger")
+    assert [commit.seq for commit in reading()] == [commit.seq for commit in reading()] == [1, 2, 3, 4]
+    path = tmp_path / "users/ada/ledger.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:2], b"x" * (len(lines[2]) - 1) + b"\n", *lines[3:]]))
+    with pytest.raises(CorruptLogError, match="line 3"):
+        list(reading())
