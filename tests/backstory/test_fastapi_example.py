@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import json
-import re
-import shlex
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,6 +12,7 @@ from types import ModuleType
 
 import httpx
 import pytest
+from doubles.curls import curls
 from fastapi import FastAPI
 
 from backstory import MemoryHandle
@@ -72,17 +70,13 @@ def served(app: FastAPI, visit) -> None:
 
 
 def test_the_page_shows_what_the_app_answers(example, tmp_path):
-    page = (EXAMPLES.parent / "docs/how-to/fastapi.md").read_text(encoding="utf-8")
-    shown = re.findall(r"^\$ (curl (?:.*\\\n)*.*)\n(.*)$", page, re.MULTILINE)
+    shown = curls(EXAMPLES.parent / "docs/how-to/fastapi.md")
 
     async def visit(app: FastAPI) -> None:
         client = Visitor(app, "ada")._client
-        for command, answer in shown:
-            words = shlex.split(command.replace("\\\n", ""))
-            address, *given = [word for word in words if word.startswith(("localhost:8000", "{"))]
-            path = address.removeprefix("localhost:8000")
-            said = await (client.post(path, json=json.loads(given[0])) if given else client.get(path))
-            assert said.text == answer
+        for curl in shown:
+            said = await client.request(curl.method, curl.path, json=curl.body)
+            assert said.text == curl.answer
             assert await app.state.backstory.aflush()
 
     served(example.create_app(tmp_path), visit)

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from doubles.curls import curls
+from serving import app_client
 from sizes import cannot
 
 pytestmark = pytest.mark.slow  # processes
@@ -69,6 +71,15 @@ def package(name: str) -> Path:
     if not found.exists():
         cannot(f"{name} is not installed: run npm ci in {JS.relative_to(ROOT)}")
     return found
+
+
+def test_the_page_about_the_server_begins_with_requests_that_answer_what_it_shows(tmp_path: Path) -> None:
+    shown = curls(ROOT / "docs/how-to/server.md")
+    with app_client(tmp_path) as client:
+        for curl in shown:
+            said = client.request(curl.method, curl.path, json=curl.body).text
+            assert curl.answers(said), said
+    assert len(shown) == 3
 
 
 def test_the_shell_example_learns_explains_and_undoes_also_a_second_time(tmp_path: Path) -> None:

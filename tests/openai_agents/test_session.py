@@ -545,17 +545,19 @@ def test_the_history_outlives_the_process(bs, tmp_path: Path):
     assert [line.partition(": ")[2] for line in said(bs)] == ["first", "one", "second", "two"]
 
 
-def test_the_example_of_the_page_runs(tmp_path, monkeypatch):
+def test_the_example_of_the_page_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "openai-agents.md").read_text("utf-8")
     block = page.split("\n\n`BackstorySession` wraps")[0]
     code = "\n".join(line for line in block.splitlines() if line.startswith("    ") and "pip install" not in line)
     code = code.replace('Agent("assistant")', 'Agent("assistant", model=scripted)')
+    code = "\n".join(line[4:] for line in code.splitlines())
     names: dict[str, object] = {"scripted": model("In Bergen.")}
-    exec(  # noqa: S102 it is our own page
-        f"async def main():\n{code}\n    session.close()\n    bs.close()\n    return result", names
-    )
-    assert asyncio.run(names["main"]()).final_output == "In Bergen."
+    with asyncio.Runner() as loops:
+        asyncio.set_event_loop(loops.get_loop())  # `run_sync` leaves a loop of its own open
+        exec(compile(code, "openai-agents.md", "exec"), names)  # noqa: S102 it is our own page
+    names["session"].close()  # type: ignore[attr-defined]
+    assert capsys.readouterr().out == "In Bergen.\n"
     with Backstory.open(tmp_path / ".backstory") as bs:
         assert said(bs, thread="thread-1") == ["user: Where do I live?", "assistant: In Bergen."]
