@@ -43,12 +43,12 @@ class _Twin:
     def __init__(self, model: llm.Model | llm.KeyModel | llm.AsyncModel | llm.AsyncKeyModel) -> None:
         self.model_id = PREFIX + model.model_id
         self.model = model
-        for name in _THEIRS:
+        for name in filter(functools.partial(hasattr, model), _THEIRS):  # an earlier `llm` asks for fewer
             setattr(self, name, getattr(model, name))
 
     @property
     def supported_server_side_tools(self) -> tuple[type[llm.ServerSideTool], ...]:
-        return self.model.supported_server_side_tools
+        return getattr(self.model, "supported_server_side_tools", ())
 
     def __str__(self) -> str:
         return f"Backstory: {self.model_id}"
