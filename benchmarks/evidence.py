@@ -18,6 +18,7 @@ import msgspec
 
 from backstory import Backstory
 from backstory.ledger.extraction.models.recorded import read_replies
+from benchmarks.recall import spread
 from benchmarks.rows import Row
 
 __all__ = ["evidence", "main"]
@@ -48,16 +49,16 @@ def main() -> None:
 def evidence(data: Path, names: Sequence[str] = (), *, max_tokens: int = _TOKENS, **settings: str) -> Iterator[Row]:
     """Measure all conversations, each alone and all together."""
     files = {path.name.removesuffix(".replies.jsonl"): path for path in sorted(data.rglob("*.replies.jsonl"))}
-    shares: list[float] = []
+    shares: list[list[float]] = []
     tokens: list[int] = []
     for name in names or files:
         here, sizes = _conversation(files[name], max_tokens, settings)
         yield Row(f"evidence in a block of {max_tokens:,} tokens, {name}", f"{statistics.mean(here):.3f}")
-        shares += here
+        shares.append(here)
         tokens += sizes
     if shares:
-        what = f"evidence in a block of {max_tokens:,} tokens, {len(shares)} questions"
-        yield Row(what, f"{statistics.mean(shares):.3f}", _TARGET)
+        what = f"evidence in a block of {max_tokens:,} tokens, {sum(map(len, shares))} questions"
+        yield Row(what, spread(shares), _TARGET)
         yield Row("  tokens of a block, mean", f"{statistics.mean(tokens):.0f}")
 
 

@@ -21,6 +21,7 @@ from rich.table import Table
 
 from benchmarks.durability import durability
 from benchmarks.evidence import evidence
+from benchmarks.growing import growing
 from benchmarks.injecting import injecting
 from benchmarks.long_threads import long_threads
 from benchmarks.recall import recall
@@ -56,6 +57,7 @@ def measure(scale: int, data: Path | None = None, *, vectors: bool = False) -> I
     yield from searching(100_000 // scale)
     yield from recalling(data, vectors=vectors)
     yield from one_scope(1_000_000 // scale)
+    yield from growing(scale)
     yield from many_scopes(100_000 // scale)
     yield from replaying(1_000_000 // scale)
     yield from engines(100_000 // scale)

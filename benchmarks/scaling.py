@@ -27,35 +27,37 @@ from backstory.ledger.core.policy import Policy
 from backstory.ledger.core.scope import Scope
 from benchmarks.rows import Row, in_turn, ms, times
 
-__all__ = ["home_of", "many_scopes", "one_scope"]
+__all__ = ["at_time", "fact_of", "home_of", "many_scopes", "one_scope", "write_log"]
 
 _LIVE = 100
 _THREADS = 1_000
 _ENDED_ONE_IN = 10
 
 
-def _at(n: int) -> str:
+def at_time(n: int) -> str:
     """The time of the n-th commit: one a second."""
     day, second = divmod(n, 86_400)
     month, day = divmod(day, 28)
     return f"2026-{month + 1:02}-{day + 1:02}T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}.000000Z"
 
 
-def _fact(seq: int) -> Fact:
+def fact_of(seq: int) -> Fact:
+    """The fact that a commit adds."""
     year, month = divmod(seq // _ENDED_ONE_IN, 12)
     return Fact(
         id=f"fact_{seq}_0",
         content=f"Ada keeps note {seq} about the long walks that she takes in the woods behind the house",
         category="context",
         confidence=0.9,
-        created_at=_at(seq),
+        created_at=at_time(seq),
         source=f"thread-{seq % _THREADS}",
         seq=seq,
         valid_from=None if seq % _ENDED_ONE_IN else f"{2000 + year % 20}-{month + 1:02}",
     )
 
 
-def _write(path: Path, drafts: Iterator[Draft]) -> None:
+def write_log(path: Path, drafts: Iterator[Draft]) -> None:
+    """Write a log of these drafts."""
     salts = itertools.count()
     head: Head = EMPTY
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +69,7 @@ def _write(path: Path, drafts: Iterator[Draft]) -> None:
 
 
 def _genesis(scope: Scope) -> Draft:
-    return Draft(_at(0), Cause(kind="genesis", user=scope.user), (PolicyChanged(None, Policy()),))
+    return Draft(at_time(0), Cause(kind="genesis", user=scope.user), (PolicyChanged(None, Policy()),))
 
 
 def _gone(fact: Fact) -> FactRemoved:
@@ -84,8 +86,8 @@ def _ledger(commits: int) -> Iterator[Draft]:
     for seq in range(2, commits + 1):
         n = (seq - 2) // _THREADS + 1
         cause = Cause(kind="extraction", thread=f"thread-{seq % _THREADS}", turns=TurnRange(n, n), model="a-model")
-        gone: list[Event] = [_gone(_fact(seq - _LIVE))] if seq > _LIVE + 1 else []
-        yield Draft(_at(seq), cause, (*gone, FactAdded(_fact(seq), "newFacts/0")))
+        gone: list[Event] = [_gone(fact_of(seq - _LIVE))] if seq > _LIVE + 1 else []
+        yield Draft(at_time(seq), cause, (*gone, FactAdded(fact_of(seq), "newFacts/0")))
 
 
 def _transcript(commits: int) -> Iterator[Draft]:
@@ -94,15 +96,15 @@ def _transcript(commits: int) -> Iterator[Draft]:
         thread = f"thread-{seq % _THREADS}"
         cause = Cause(kind="record", thread=thread, turns=TurnRange(n, n))
         turn = Turn(
-            n=n, id=f"t{n}", role="user", content=f"I took walk {seq} in the woods.", at=_at(seq), anonymous=True
+            n=n, id=f"t{n}", role="user", content=f"I took walk {seq} in the woods.", at=at_time(seq), anonymous=True
         )
-        yield Draft(_at(seq), cause, (TurnRecorded(turn),))
+        yield Draft(at_time(seq), cause, (TurnRecorded(turn),))
 
 
 def home_of(folder: Path, commits: int) -> None:
     """Write a home whose global memory has logs of so many commits."""
-    _write(folder / "ledger.jsonl", _ledger(commits))
-    _write(folder / "transcript.jsonl", _transcript(commits))
+    write_log(folder / "ledger.jsonl", _ledger(commits))
+    write_log(folder / "transcript.jsonl", _transcript(commits))
 
 
 def _opened(folder: Path) -> Callable[[], None]:
@@ -140,7 +142,7 @@ def one_scope(commits: int) -> Iterator[Row]:
             memory = bs.memory(scope="global")
             seqs = [chosen.randrange(_LIVE + 2, commits) for _ in range(100)]
             shown = _each(lambda seq: memory.document(at=seq), seqs)
-            then = _each(lambda seq: memory.document(at=_at(seq)), seqs)
+            then = _each(lambda seq: memory.document(at=at_time(seq)), seqs)
             months = {seq: f"{chosen.randrange(2000, 2020)}-{chosen.randrange(1, 13):02}" for seq in seqs}
             found = _each(memory.facts, seqs, time.process_time)
             true = _each(lambda seq: memory.facts(seq, valid_at=months[seq]), seqs, time.process_time)
@@ -163,8 +165,8 @@ def one_scope(commits: int) -> Iterator[Row]:
 def _scopes(folder: Path, count: int) -> None:
     for number in range(count):
         scope = Scope(f"user{number}")
-        added = Draft(_at(1), Cause(kind="manual", action="add"), (FactAdded(_fact(2)),))
-        _write(folder / scope.folder / "ledger.jsonl", iter([_genesis(scope), added]))
+        added = Draft(at_time(1), Cause(kind="manual", action="add"), (FactAdded(fact_of(2)),))
+        write_log(folder / scope.folder / "ledger.jsonl", iter([_genesis(scope), added]))
 
 
 def many_scopes(count: int) -> Iterator[Row]:
