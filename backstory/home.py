@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
+import os
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, Self, Unpack, runtime_checkable
 from backstory import checks
 from backstory.aio import in_thread
 from backstory.ledger.concurrency.clock import Clock, SystemClock
-from backstory.ledger.concurrency.forks import register
+from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import (
     LockTimeoutError,
     NoModelError,
@@ -89,10 +89,10 @@ class Backstory(MemoriesOfHome):
         self.store = store
         self._services = services
         self._owned = owned
-        self._closing = False
-        self._mutex = threading.Lock()
+        self._closing = 0
+        """The process that closes the home: a forked child may close it again."""
+        self._mutex = ForkLock()
         self._owners = Owners(store)
-        register(self)
 
     # Opening and closing.
 
@@ -333,9 +333,9 @@ class Backstory(MemoriesOfHome):
         Every memory.json is exact then. Closing again does nothing. Handles that are left raise UsageError.
         """
         with self._mutex:
-            if self._closing:
+            if self._closing == os.getpid() or self._services.closed.is_set():
                 return
-            self._closing = True
+            self._closing = os.getpid()
         services = self._services
         timeout = self.config.settings.shutdown_flush_timeout_seconds
         end = time.monotonic() + timeout
@@ -379,9 +379,9 @@ class Backstory(MemoriesOfHome):
         await self.aclose()
 
     def renew(self) -> None:
-        """Replace locks in a forked child, where no thread of the parent runs. The fork calls this by itself."""
-        self._mutex = threading.Lock()
-        self._closing = self._services.closed.is_set()
+        """Replace locks in a forked child, where no thread of the parent runs. `os.fork` does so by itself."""
+        for part in self._services.parts():
+            part.renew()
 
     # Async twins.
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Generic, Self, TypeVar, overload
 
 from backstory.ledger.concurrency.clock import Clock
-from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.policy import PolicyValue
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.port import EventStore, Repairable
@@ -80,7 +79,7 @@ class ScopeState:
     def __init__(self, home: ScopeStates, scope: Scope) -> None:
         self.home = home
         self.scope = scope
-        self.renew()
+        self._replace_locks()
         self.watched = False
         """Whether background learning has looked at what is pending."""
         self.caught_up = False
@@ -88,7 +87,13 @@ class ScopeState:
         self._editions: tuple[str, str] | None = None
 
     def renew(self) -> None:
-        """Replace the locks in a forked child."""
+        """Begin anew in a forked child: what is made of the logs is made again when it is used."""
+        self._replace_locks()
+        self.cool()
+        if "writer" in self.__dict__:
+            self.writer.renew()
+
+    def _replace_locks(self) -> None:
         self.making = threading.RLock()
         self.adding = threading.Lock()
         """For a caller that looks whether a turn is there and then adds it."""
@@ -249,7 +254,6 @@ class ScopeStates:
         self._all: weakref.WeakValueDictionary[Scope, ScopeState] = weakref.WeakValueDictionary()
         self._recent: OrderedDict[Scope, ScopeState] = OrderedDict()
         self._warm: OrderedDict[Scope, ScopeState] = OrderedDict()
-        register(self)
 
     def __call__(self, scope: Scope) -> ScopeState:
         """Return the state of a memory, which counts as a use."""
@@ -323,7 +327,7 @@ class ScopeStates:
         )
 
     def renew(self) -> None:
-        """Replace the locks in a forked child."""
+        """Begin anew in a forked child, with all states."""
         self._mutex = threading.Lock()
         for state in self.living():
             state.renew()

@@ -19,7 +19,6 @@ from typing import Protocol
 import msgspec
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
-from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import BackstoryError, CorruptLogError, InputError, LockTimeoutError, StoreError
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
@@ -107,7 +106,6 @@ class Faults:
         self._purging = FileLocks(_PURGE_SECONDS, SystemClock())
         self._mutex = threading.RLock()
         self._states: OrderedDict[Scope, _State] = OrderedDict()
-        register(self)
 
     def note(self, memory: HasScope | Scope, doing: str, error: BaseException) -> None:
         """Count a fault, and log it if it is the first of its kind since the last success.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from backstory import checks
+from backstory.ledger.concurrency.forks import Renews, register
 from backstory.ledger.core.commands import Command
 from backstory.ledger.core.commit import EMPTY, Cause, Commit, Head
 from backstory.ledger.core.errors import NoModelError, NotFoundError, UsageError, WrongExpectedVersionError
@@ -97,8 +98,8 @@ class HeadsSeen(msgspec.Struct, frozen=True):
         )
 
 
-class HomeServices(msgspec.Struct, frozen=True):
-    """What all memories of a home share; there is one per opened home."""
+class HomeServices(msgspec.Struct, frozen=True, weakref=True):
+    """What all memories of a home share; there is one per opened home. A forked child renews them, part by part."""
 
     updater: Updater
     summarizer: Summarizer
@@ -131,6 +132,25 @@ class HomeServices(msgspec.Struct, frozen=True):
     """Whether what is recorded is to be extracted without a request, once there is a model."""
     actor: str
     """Who changes memory by hand where a handle names no other actor."""
+
+    def __post_init__(self) -> None:
+        register(self)
+
+    def parts(self) -> Iterator[Renews]:
+        """Yield what begins anew in a forked child, the oldest first."""
+        yield self.faults
+        yield self.updater.model_caller
+        if self.producer is not None:
+            yield self.producer
+        yield self.searches.embedding
+        if self.witness is not None:
+            yield self.witness.sender
+        yield self.projector.work
+        yield self.usage
+        yield self.expiry
+        yield self.blocks.tokens
+        yield self.states
+        yield self.outbox
 
     def must_be_open(self) -> None:
         """Refuse to work on a home that is closed.

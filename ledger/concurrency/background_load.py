@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from backstory.ledger.concurrency.forks import register, start_thread
+from backstory.ledger.concurrency.forks import start_thread
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -33,7 +33,6 @@ class BackgroundLoad(Generic[_T]):
         self._mutex = threading.Lock()
         self._over = threading.Event()
         self._wanted = threading.Event()
-        register(self)
 
     @property
     def value(self) -> _T:

@@ -1,7 +1,8 @@
 """Fork registry: the objects that begin anew in a forked child, and the threads that a child has to start itself.
 
 A child has none of its parent's threads, and every lock in the state in which the fork found it. So each object with a
-lock or a thread registers here, and replaces them in the child. The registry holds weak references only.
+lock or a thread replaces them in the child. Few register here: a home, for all of its services; an engine, for all of
+its connections; and locks that belong to neither. The registry holds weak references only.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol, runtime_checkable
 
 _log = logging.getLogger(__name__)
@@ -35,8 +36,16 @@ class Pauses(Renews, Protocol):
         """Go on in the parent after `pause` returned True."""
 
 
-def register(thing: Renews) -> None:
-    """Have an object renewed in every forked child; older objects first, since newer ones may use them."""
+@runtime_checkable
+class Owns(Protocol):
+    """An object that registers for others."""
+
+    def parts(self) -> Iterable[Renews]:
+        """Return what begins anew in a forked child, the oldest first."""
+
+
+def register(thing: Renews | Owns) -> None:
+    """Have an object, or what it owns, renewed in every forked child; older objects first: newer ones may use them."""
     _registered[next(_numbers)] = thing
 
 
@@ -72,13 +81,14 @@ def start_thread(name: str, run: Callable[[], None]) -> threading.Thread | None:
 
 
 _numbers = itertools.count()
-_registered: weakref.WeakValueDictionary[int, Renews] = weakref.WeakValueDictionary()
+_registered: weakref.WeakValueDictionary[int, Renews | Owns] = weakref.WeakValueDictionary()
 _paused = threading.local()
 
 
 def _living() -> list[Renews]:
     # References are copied in one step: other threads register objects meanwhile.
-    return [thing for ref in _registered.valuerefs() if (thing := ref()) is not None]
+    things = [thing for ref in _registered.valuerefs() if (thing := ref()) is not None]
+    return [part for thing in things for part in (thing.parts() if isinstance(thing, Owns) else (thing,))]
 
 
 def _before_fork() -> None:

@@ -8,7 +8,7 @@ import time
 import weakref
 from typing import Any, ClassVar, Generic, TypeVar
 
-from backstory.ledger.concurrency.forks import register, start_thread
+from backstory.ledger.concurrency.forks import start_thread
 
 _EXIT_SECONDS = 5.0
 """How long all services together may finish their work when the interpreter ends."""
@@ -29,7 +29,6 @@ class Jobs(Generic[_K]):
     def __init__(self) -> None:
         self.ending = False
         self.renew()
-        register(self)
         _living.add(self)
 
     def renew(self) -> None:

@@ -10,7 +10,6 @@ from datetime import timedelta
 import msgspec
 
 from backstory.ledger.concurrency.clock import Clock
-from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.commit import Cause
 from backstory.ledger.core.errors import ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.core.events import TurnRange
@@ -102,7 +101,6 @@ class ModelCaller:
         self._stopped = False
         self._hurrying: list[int] = []
         """The threads that currently skip the gap, by identifier."""
-        register(self)
 
     def renew(self) -> None:
         """Begin anew in a forked child, which has none of its parent's threads, but whatever lock one of them held."""

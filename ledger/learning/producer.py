@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
-from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.extraction.models.model import Model
 from backstory.ledger.learning.flushed import Conversation, Flush, Flushed
@@ -118,7 +117,6 @@ class Producer:
         """When to retry conversations leased by another process, by the machine's monotonic clock."""
         self._changed = threading.Condition()
         self._closing = False
-        register(self)
 
     def renew(self) -> None:
         """Begin anew in a forked child, which has none of its parent's threads, but whatever lock one of them held.

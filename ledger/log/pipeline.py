@@ -11,7 +11,6 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.commit import Commit, Draft, Head, sealed
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
@@ -81,7 +80,6 @@ class CommitPipeline:
         self._met_erasure = met_erasure
         self._beginning = self.state.beginnings
         """How often the state had started over when the decided commits were folded into it."""
-        register(self)
 
     def renew(self) -> None:
         """Start again in a forked child, in which the threads that held the locks do not exist."""

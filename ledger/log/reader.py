@@ -13,7 +13,6 @@ from contextlib import contextmanager
 
 import msgspec
 
-from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.commit import EMPTY, Head, hash_of
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Redacted
@@ -69,7 +68,6 @@ class Reader:
         self._met_erasure = met_erasure
         self._shared = shared
         self.renew()
-        register(self)
 
     def renew(self) -> None:
         """Start again in a forked child, in which the thread that held the lock does not exist."""

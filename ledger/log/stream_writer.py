@@ -132,6 +132,11 @@ class StreamWriter:
             state = self._state
             yield State(state.memory, state.coverage, state.transcript, state.head, state.log)
 
+    def renew(self) -> None:
+        """Begin anew in a forked child: what is queued is the parent's to write."""
+        self._pipeline.renew()
+        self.reader.renew()
+
     def start_over(self) -> None:
         """Read both logs anew, after a repair that may have taken commits away."""
         with self._mutex:

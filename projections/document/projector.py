@@ -89,21 +89,21 @@ class DocumentProjector:
     ) -> None:
         # Beside a log its own lock serves; across a network that would cost more than the commit did.
         locks = None if isinstance(store, KeepsFiles) else FileLocks(lock_timeout, SystemClock(), tidy=True)
-        self._work = _Work(store, document, memories_when, locks, index=index, share=share, delay=delay)
+        self.work = _Work(store, document, memories_when, locks, index=index, share=share, delay=delay)
         self._writers: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
-        self._finish = weakref.finalize(self, self._work.finish)
+        self._finish = weakref.finalize(self, self.work.finish)
 
     def watch(self, writer: Writer) -> None:
         """Watch a scope; if a process died before it wrote memory.json, a flush or the end of the program writes it."""
         self._writers[writer.scope] = writer
-        self._work.suspect(writer)
+        self.work.suspect(writer)
 
     def note(self, scope: Scope, commit: Commit, before: Memory, after: Memory) -> None:  # noqa: ARG002 the port passes them
         """Mark the scope of a commit as dirty; a `Listener`."""
-        if scope not in self._work.dirty:
+        if scope not in self.work.dirty:
             writer = self._writers.get(scope)
             if writer is not None:
-                self._work.note(writer)
+                self.work.note(writer)
 
     def purge(self, scope: Scope) -> None:
         """Remove memory.json and the copies moved aside; it is written again later, from the memory at that time.
@@ -115,13 +115,13 @@ class DocumentProjector:
             LockTimeoutError: another process goes on writing it.
         """
         writer = self._writers.get(scope)
-        self._work.purge(scope)
+        self.work.purge(scope)
         if writer is not None:
-            self._work.suspect(writer)
+            self.work.suspect(writer)
 
     def flush(self, writer: Writer) -> bool:
         """Write every commit made so far to memory.json; return False after a failure, which is logged."""
-        return self._work.flush(writer)
+        return self.work.flush(writer)
 
     def flush_document(self, writer: Writer) -> None:
         """Write every commit made so far to memory.json, and leave the index, which may take long, to the thread.
@@ -132,12 +132,12 @@ class DocumentProjector:
 
     def flush_if_free(self, writer: Writer) -> None:
         """Write every commit made so far to memory.json, unless that has to wait; then the thread does it later."""
-        self._work.flush_if_free(writer)
+        self.work.flush_if_free(writer)
 
     def close(self) -> None:
         """Finish all work, the index included, and end the thread; failures are logged."""
         self._finish()
-        self._work.end(patience=None)
+        self.work.end(patience=None)
 
 
 class _Work(Jobs[Sequence[Scope]]):

@@ -21,7 +21,6 @@ from pathlib import Path
 import msgspec
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
-from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError
 from backstory.ledger.core.events import Access
 from backstory.ledger.core.moments import parse_moment, spell_moment
@@ -92,7 +91,6 @@ class UsageTracker:
         self._states: dict[Scope, _State] = {}
         self._unwritten: dict[Scope, Writer] = {}
         """The writers of the scopes with uses that are not written yet; what waits for longest comes first."""
-        register(self)
 
     def touch(self, writer: Writer, fact_ids: Iterable[str]) -> int:
         """Count one use of each live fact, and return how many of the ids are live."""

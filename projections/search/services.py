@@ -53,14 +53,14 @@ class SearchServices:
         self._embedder = embedder
         self._background = background
         self._min_similarity = min_similarity
-        self._embedding = BackgroundEmbedding(self._source, settled=embedded)
+        self.embedding = BackgroundEmbedding(self._source, settled=embedded)
 
     def search(self, writer: Writer, follower: TurnFollower) -> Search:
         """Make the search of a writer's scope."""
         scope, meaning = writer.scope, None
         path = self._document(scope).with_name(VECTORS)
         if self._embedder is not None:
-            wanted = partial(self._embedding.wanted, scope) if self._background else None
+            wanted = partial(self.embedding.wanted, scope) if self._background else None
             meaning = SemanticSearch(Vectors(path, self._embedder), wanted)
         return Search(
             writer,
@@ -87,7 +87,7 @@ class SearchServices:
                 "and embedding_base_url"
             )
         must_have_spare_files()
-        return self._embedding.catch_up(scope, timeout=timeout, progress=progress)
+        return self.embedding.catch_up(scope, timeout=timeout, progress=progress)
 
     def _source(self, scope: Scope) -> Source:
         search = self._known(scope)
@@ -97,7 +97,7 @@ class SearchServices:
 
     def close(self) -> None:
         """End what embeds in the background."""
-        self._embedding.close()
+        self.embedding.close()
         embedder: object = self._embedder
         if isinstance(embedder, _Closes):
             embedder.close()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from backstory.ledger.concurrency.forks import register
+from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,12 +43,7 @@ class RedisCache:
         self._elapsed = elapsed
         self._pause = 0.0
         self._again = 0.0
-        self._lock = threading.Lock()
-        register(self)
-
-    def renew(self) -> None:
-        """Replace the lock in a forked child; the connections are the client's business."""
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
 
     def get(self, key: str) -> bytes | None:
         """See `SharedCache`; a value of more than 8 MiB counts as none."""

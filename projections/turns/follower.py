@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Head, head_of, prev_of, unseal
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Redacted, Turn, TurnRecorded, TurnRestored, TurnSuperseded
@@ -183,7 +182,7 @@ class _Held:
 
 
 class TurnFollower(ReadModel):
-    """Follows the transcript of a scope; safe for threads, and begun anew in a child of this process.
+    """Follows the transcript of a scope; safe for threads. A forked child makes another.
 
     Each line is checked against the chain. A turn that the ledger says is erased is gone, also where a crash came
     before its words were taken out, or the home cannot be written.
@@ -194,11 +193,6 @@ class TurnFollower(ReadModel):
         self._scope = scope
         self._ledger = scope.stream(LEDGER)
         self._transcript = scope.stream(TRANSCRIPT)
-        self.renew()
-        register(self)
-
-    def renew(self) -> None:
-        """Begin anew in a child of this process, where the thread that holds a lock may not exist."""
         self._mutex = threading.Lock()
         self.start_over()
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 import msgspec
 
-from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.port import EventStore
 from backstory.projections.read_model import ReadModel
@@ -151,18 +150,13 @@ class _TurnIndexes:
 
 
 class TurnLog(ReadModel):
-    """A scope's turns that stand, in memory; safe for threads, and begun anew in a child of this process.
+    """A scope's turns that stand, in memory; safe for threads. A forked child makes another.
 
     With a `follower` they are those that it follows, else those of a follower of its own.
     """
 
     def __init__(self, store: EventStore, scope: Scope, follower: TurnFollower | None = None) -> None:
         self._follower = follower or TurnFollower(store, scope)
-        self.renew()
-        register(self)
-
-    def renew(self) -> None:
-        """Begin anew in a child of this process."""
         self._mutex = threading.Lock()
         self._indexes = _TurnIndexes()
 

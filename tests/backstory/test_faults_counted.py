@@ -14,6 +14,7 @@ from fakes import PATIENCE, FakeClock, ScriptedModel, exchange, open_home, reply
 
 from backstory.home import Backstory
 from backstory.ledger.concurrency.clock import SystemClock
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import (
     CorruptLogError,
     InputError,
@@ -481,6 +482,7 @@ def test_purging_what_never_failed_touches_nothing(tmp_path: Path, faults: Fault
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_counts_for_itself(tmp_path: Path, faults: Faults, clock: FakeClock) -> None:
+    register(faults)  # as the services of a home do for theirs
     for _ in range(3):
         faults.note(ADA, "record", StoreError("x"))
     with faults._mutex:

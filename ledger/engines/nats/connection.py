@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 
-from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import ConfigError, StoreError, UnknownOutcomeError
 from backstory.ledger.engines.nats.address import Address
 from backstory.ledger.engines.nats.loop import LoopThread
@@ -58,7 +57,6 @@ class Connection:
         self.address = address
         self.timeout = timeout
         self._fresh()
-        register(self)
 
     def _fresh(self) -> None:
         self._mutex = threading.Lock()

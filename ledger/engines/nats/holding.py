@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from backstory.ledger.concurrency.clock import Clock
-from backstory.ledger.concurrency.forks import register, start_thread
+from backstory.ledger.concurrency.forks import start_thread
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError, SealedError
 from backstory.ledger.disk.locks import polled
 from backstory.ledger.engines.nats.jetstream import JetStream, Outgoing
@@ -56,7 +56,6 @@ class Holds:
         self._seconds = wire.address.lease_seconds
         self._clock = clock
         self._fresh()
-        register(self)
 
     def _fresh(self) -> None:
         self._guard = threading.RLock()

@@ -14,11 +14,12 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
+from backstory.ledger.concurrency.forks import Renews, register
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.commit import Head, hash_of, head_of, prev_of
 from backstory.ledger.core.errors import (
@@ -81,6 +82,11 @@ class NatsStore:
         self._sealing = Sealing(self._connection, self._subjects)
         self._timeout = lock_timeout
         self._tips: Recent[str, Tip] = Recent(_REMEMBERED)
+        register(self)
+
+    def parts(self) -> Iterable[Renews]:
+        """Return what begins anew in a forked child: all that is open is the parent's."""
+        return (self._connection, self._holds)
 
     def __repr__(self) -> str:
         return f"NatsStore({str(self.address)!r})"

@@ -17,7 +17,6 @@ import psycopg
 from psycopg import errors
 
 from backstory.ledger.concurrency.clock import Clock
-from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.commit import head_of, prev_of
 from backstory.ledger.core.errors import (
     BackstoryError,
@@ -80,7 +79,6 @@ class Appends:
         self._seal = seal
         self._clock = clock
         self.renew()
-        register(self)
 
     def renew(self) -> None:
         """Begin with nothing under way, in a forked child."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from backstory.ledger.concurrency.forks import register, start_thread
+from backstory.ledger.concurrency.forks import start_thread
 
 __all__ = ["BEAT_SECONDS", "STAY_OPEN", "KeptAwake"]
 
@@ -24,7 +24,6 @@ class KeptAwake:
 
     def __init__(self) -> None:
         self.renew()
-        register(self)
 
     def renew(self) -> None:
         """Keep nothing awake, in a forked child: what is open is the parent's."""

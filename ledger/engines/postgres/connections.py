@@ -19,7 +19,6 @@ from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from backstory.ledger.concurrency.clock import Clock
-from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.ledger.disk.locks import polled
 from backstory.ledger.engines.postgres.address import Address
@@ -88,7 +87,6 @@ class Connections:
         """What a fork left behind. It is kept: the sockets in it are the parent's."""
         self._pools: dict[int, ConnectionPool[Connection]] = {}
         self.renew()
-        register(self)
 
     def renew(self) -> None:
         """Leave the connections to the parent, in a forked child."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 import psycopg
 
-from backstory.ledger.concurrency.forks import register, start_thread
+from backstory.ledger.concurrency.forks import start_thread
 from backstory.ledger.engines.postgres.connections import Connections
 from backstory.ledger.engines.postgres.holds import lock_of
 
@@ -33,7 +33,6 @@ class Hints:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
         self.renew()
-        register(self)
 
     def renew(self) -> None:
         """Begin anew in a forked child, without the thread that listens."""

@@ -22,7 +22,6 @@ from contextlib import ExitStack, contextmanager, suppress
 import psycopg
 from psycopg import sql
 
-from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import LockTimeoutError
 from backstory.ledger.engines.postgres.awake import BEAT_SECONDS, STAY_OPEN, KeptAwake
 from backstory.ledger.engines.postgres.connections import Connection, Connections
@@ -74,7 +73,6 @@ class Holds:
         self._connections = connections
         self._awake = awake
         self.renew()
-        register(self)
 
     def renew(self) -> None:
         """Hold nothing, in a forked child: what is held is the parent's."""

@@ -18,7 +18,6 @@ from contextlib import ExitStack, contextmanager
 import psycopg
 from psycopg import sql
 
-from backstory.ledger.concurrency.forks import register
 from backstory.ledger.engines.postgres.awake import STAY_OPEN, KeptAwake
 from backstory.ledger.engines.postgres.connections import Connection, Connections
 from backstory.ledger.engines.postgres.holds import lease_of
@@ -44,7 +43,6 @@ class Leases:
         self._connections = connections
         self._awake = awake
         self.renew()
-        register(self)
 
     def renew(self) -> None:
         """Hold nothing, in a forked child: what is held is the parent's."""

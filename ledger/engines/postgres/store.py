@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
+from backstory.ledger.concurrency.forks import Renews, register
 from backstory.ledger.core.commit import EMPTY, Head
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.engines.following import followed
@@ -79,7 +80,12 @@ class PostgresStore:
         self._seal = DatabaseSeal(self._connections)
         self._appends = Appends(self._connections, self._seal, self._clock)
         self._erasures = Erasures(self._connections, self._seal, self._clock)
+        register(self)
         self._connections.run("open the store", self._check)
+
+    def parts(self) -> Iterable[Renews]:
+        """Return what begins anew in a forked child: all that is open is the parent's."""
+        return (self._connections, self._awake, self._holds, self._leases, self._hints, self._appends)
 
     def __repr__(self) -> str:
         return f"PostgresStore({self._address.label!r})"

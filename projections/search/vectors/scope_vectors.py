@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backstory.ledger.concurrency.forks import register
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import ModelError, ModelUnavailableError, StoreError
 from backstory.projections.search.lexical.entry import Scored
@@ -75,16 +74,11 @@ def erase_vectors(path: Path) -> None:
 
 
 class Vectors:
-    """The vectors of one scope, in named spaces; safe for threads, processes and forks."""
+    """The vectors of one scope, in named spaces; safe for threads and processes. A forked child makes others."""
 
     def __init__(self, path: Path, embedder: Embedder) -> None:
         self.embedder = embedder
         self._file = VectorFile(path, embedder.name)
-        self.renew()
-        register(self)
-
-    def renew(self) -> None:
-        """Begin as if nothing had been read; in a forked process what is there is the parent's."""
         self._mutex = threading.RLock()
         self._queries: Recent[str, Floats] = Recent(_QUERIES)
         self._purged = 0

@@ -13,6 +13,7 @@ from fakes import PATIENCE, exchange, open_home
 from outboxes import ADA, EAGER, Disk, kinds, said, words
 
 from backstory.home import Backstory
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.outbox.outbox import LOST, Outbox
@@ -123,6 +124,7 @@ def test_a_forked_child_leaves_what_waits_to_its_parent_and_has_deliveries_of_it
     bs: Backstory, disk: Disk
 ) -> None:
     waiting = Outbox(bs.faults, Limits(shortest_pause=30, longest_pause=60))
+    register(waiting)  # as the services of a home do for theirs
     door = FailSafeMemory(bs, outbox=waiting)
     disk.plan = [LockTimeoutError("locked")]
     door.record(ADA, "t", exchange("tea"))

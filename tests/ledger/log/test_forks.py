@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
@@ -11,6 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, Step, exchange, open_home, reply
 
@@ -39,7 +41,10 @@ _LONGEST_SECONDS = 20
 
 
 def writer_on(home: Path, **settings: object) -> Writer:
-    return Writer(JsonlStore(home), ADA, clock=FakeClock(), salts=CountingSalts(), **settings)  # type: ignore[arg-type]
+    writer = Writer(JsonlStore(home), ADA, clock=FakeClock(), salts=CountingSalts(), **settings)  # type: ignore[arg-type]
+    # As the services of a home do for theirs.
+    register(writer)
+    return writer
 
 
 def add(writer: Writer, text: str) -> Commit:
@@ -238,6 +243,8 @@ class Shop:
         self.model = ScriptedModel(*script, self._answer, repeat=True)
         self.updater = Updater(clock=self.clock, min_gap=min_gap)
         self.producer = Producer(self.updater, self.model, timing=Timing(30, 300), clock=self.clock, workers=workers)
+        register(self.updater.model_caller)
+        register(self.producer)
         if start:
             self.producer.start()
         self.producer.watch(self.writer)
@@ -602,3 +609,34 @@ def test_one_object_that_cannot_begin_anew_does_not_keep_the_others_from_it(capl
 
     with held(lock):
         assert gone_well(forked(child))
+
+
+def test_a_home_names_every_service_that_begins_anew(tmp_path: Path) -> None:
+    settings = {"witness": str(tmp_path / "heads.jsonl")}
+    with open_home(tmp_path / "home", ScriptedModel(reply("")), background=True, **settings) as bs:  # type: ignore[arg-type]
+        services = bs._services
+        parts = list(services.parts())
+        held_by = {**msgspec.structs.asdict(services)}
+        for value in list(held_by.values()):
+            held_by.update(getattr(value, "__dict__", {}))
+        for name, value in held_by.items():
+            if callable(getattr(value, "renew", None)) and not isinstance(value, ForkLock | FileLocks):
+                assert any(part is value for part in parts), f"{name} would wait for threads of its parent"
+
+
+def test_few_things_register_for_forks() -> None:
+    root = Path(__file__).parents[3]
+    found = [
+        path.relative_to(root).as_posix()
+        for folder in ("ledger", "projections", "backstory")
+        for path in sorted((root / folder).rglob("*.py"))
+        if "backstory/ledger" not in str(path) and "backstory/projections" not in str(path)
+        if re.search(r"^ *register\(\w+\)$", path.read_text("utf-8"), re.MULTILINE)
+    ]
+    assert sorted(set(found)) == [
+        "backstory/services/services.py",
+        "ledger/concurrency/forks.py",
+        "ledger/disk/locks.py",
+        "ledger/engines/nats/store.py",
+        "ledger/engines/postgres/store.py",
+    ]

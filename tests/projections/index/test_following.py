@@ -720,26 +720,25 @@ def test_of_each_scope_there_is_one_as_long_as_anybody_looks(bs: Backstory) -> N
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_child_of_this_process_follows_although_somebody_was_reading(
-    bs: Backstory, memory: MemoryHandle, reader: Reader
-) -> None:
+def test_a_child_of_this_process_follows_although_somebody_was_reading(bs: Backstory, memory: MemoryHandle) -> None:
     say(memory, "a")
-    reader.look()
     states = bs._services.states
     state = states(ADA)
-    with reader.follower._mutex, states._mutex, state.making:
+    with state._follower._mutex, state.turns._mutex, states._mutex, state.making, memory._services.writer._mutex:
         child = os.fork()
         if child == 0:
             code = 1
             # Whoever waits for a lock that nobody holds any more waits for good.
             signal.alarm(int(PATIENCE))
             try:
-                code = 0 if reader.texts() == ["a"] and bs.memory("bob").turns.get() == [] else 2
+                said = [turn.content for turn in memory.turns.get()]
+                found = [hit.content for hit in memory.search("a", within="turns")]
+                code = 0 if said == found == ["a"] and bs.memory("bob").turns.get() == [] else 2
             finally:
                 os._exit(code)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    assert reader.texts() == ["a"]
+    assert [turn.content for turn in memory.turns.get()] == ["a"]
 
 
 # Any history

@@ -14,6 +14,7 @@ import pytest
 from doubles.bag import BagOfWords, passage
 from fakes import PATIENCE, open_home
 
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import ModelUnavailableError, StoreError
 from backstory.ledger.core.scope import Scope
 from backstory.projections.search.vectors.background_embedding import BackgroundEmbedding, Embedded, Source
@@ -298,6 +299,7 @@ def test_what_nobody_holds_any_more_goes(bench):
 def test_a_forked_process_embeds_for_itself(bench):
     texts = bench.add(ADA)
     embedding = bench.embedding()
+    register(embedding)  # as the services of a home do for theirs
     embedding.wanted(ADA)
     until(lambda: texts.embedded == 6)
     with embedding._changed:

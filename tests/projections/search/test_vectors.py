@@ -750,6 +750,7 @@ def test_processes_write_at_once_and_nothing_is_lost_or_twice(tmp_path):
 
 
 def test_a_forked_process_asks_for_itself(tmp_path):
+    # A home's state makes others in the child; see the test of a child in tests/projections/index/test_following.py.
     vectors = vectors_in(tmp_path)
     vectors.bring("turns", TEA)
     keys(vectors, "green tea")
@@ -766,6 +767,7 @@ def test_a_forked_process_asks_for_itself(tmp_path):
     child = os.fork()
     if child == 0:
         signal.alarm(int(PATIENCE))
+        vectors = vectors_in(tmp_path)
         right = keys(vectors, "green tea", 1) == ["tea"] and vectors.bring("turns", TEA[:2]) == 0
         os._exit(0 if right else 1)
     leave.set()
