@@ -128,7 +128,7 @@ class DocumentProjector:
 
         A failure is logged, and tried again by the thread.
         """
-        self._work.flush_document(writer)
+        self.work.flush_document(writer)
 
     def flush_if_free(self, writer: Writer) -> None:
         """Write every commit made so far to memory.json, unless that has to wait; then the thread does it later."""
