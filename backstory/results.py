@@ -120,6 +120,9 @@ class ReadFile(msgspec.Struct, frozen=True):
     first: tuple[str, ...] = ()
 
 
+_FULL = "memory is full: raise max_facts (`policy --set max_facts=N`), and import again"
+
+
 class ImportedDocument(Document, frozen=True):
     """The document after an import, and what of the import is not in it as it was stated.
 
@@ -148,10 +151,11 @@ class ImportedDocument(Document, frozen=True):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """One line for each fact whose id was not kept, each refused item and each fact that came back."""
+        """One line for a full memory, then one for each fact with another id, refused item and fact that came back."""
+        full = (_FULL,) if any(item.rule == "cap" for item in self.refused) else ()
         renamed = (f"{fact.stated} is {fact.id} here: {fact.detail}" for fact in self.renamed)
         refused = (f"{item.place} was refused ({item.rule}): {item.detail}" for item in self.refused)
-        return (*renamed, *refused, *map(_came_back, self.returned))
+        return (*full, *renamed, *refused, *map(_came_back, self.returned))
 
     @property
     def document(self) -> Document:

@@ -74,7 +74,7 @@ def commit_change(
     commit = services.commit(command(), cause) if services.key is None else _once(services, cause, command, asked)
     for event in commit.events:
         if isinstance(event, CandidateRejected):
-            way_out = ": remove a fact or raise max_facts" if event.rule == "cap" else ""
+            way_out = ": remove a fact or raise max_facts (`policy --set max_facts=N`)" if event.rule == "cap" else ""
             message = f"refused ({event.rule}): {event.detail}{way_out}; recorded as commit {commit.seq}"
             if event.rule == "duplicate":
                 raise DuplicateFactError(message, fact_id=event.detail.partition(" ")[0], seq=commit.seq)

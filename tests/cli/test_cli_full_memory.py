@@ -89,3 +89,14 @@ def test_why_not_with_json_says_it_beside_the_answer(story: Cli) -> None:
     assert json.loads(result.stdout) == []
     assert result.stderr == "backstory: this is in memory: User writes Rust (fact_2_0)\n"
     assert story.run("--json", "why-not", "zzz", code=1).stderr == ""
+
+
+def test_an_import_of_more_than_memory_holds_says_how_to_raise_the_cap_and_takes_the_rest_then(full: Cli) -> None:
+    facts = [{"content": f"User owns pen {n}", "category": "knowledge", "confidence": 0.8} for n in range(30)]
+    file = full.folder / "memory.json"
+    file.write_text(json.dumps({"facts": facts}), encoding="utf-8")
+    said = full.run("import", file).stderr
+    assert said.startswith("backstory: memory is full: raise max_facts (`policy --set max_facts=N`), and import again")
+    full.run("policy", "--set", "max_facts=50")
+    assert "full" not in full.run("import", file).stderr
+    assert len(full.json("fact", "list")) == 39  # all but the weakest, which made room

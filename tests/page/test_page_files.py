@@ -16,7 +16,7 @@ from serving import ThreadServer
 
 FILES = sorted(path for path in WEB.rglob("*") if path.is_file())
 OWN = [path for path in FILES if "vendor" not in path.parts]
-ALL = 230_000
+ALL = 236_000
 """Bytes of all scripts as the server sends them, libraries included: those of a person who opens every view.
 
 What one view loads is held to 150,000 in `test_page_views`.

@@ -24,7 +24,7 @@ from backstory.http.pages import (
 from backstory.http.routes.parameters import versioned
 from backstory.http.routes.progress import streamed, with_progress
 from backstory.http.routes.reading import Cursor, Time
-from backstory.ledger.core.errors import NotFoundError
+from backstory.ledger.core.errors import CorruptLogError, NotFoundError
 from backstory.ledger.core.policy import POLICY_KEYS, policy_key
 from backstory.memory import MemoryHandle
 from backstory.projections.context.why_said import WhySaid
@@ -251,7 +251,10 @@ async def verify(
         return memory.verify(expect_head=expect_head, progress=progress)
 
     def total(memory: MemoryHandle) -> int:
-        ledger, *_, transcript = memory.heads(turns=True)
+        try:
+            ledger, *_, transcript = memory.heads(turns=True)
+        except CorruptLogError:
+            return 0  # The result names the damage.
         return ledger.seq + transcript.seq
 
     return await with_progress(reading, read, total)

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from fakes import PATIENCE
+from fakes import PATIENCE, open_home
 from served_home import CheckedClient, Json, Server, user
 from serving import Stream, thread_server
 
@@ -49,6 +49,17 @@ def test_the_result_is_the_one_that_others_get(client: CheckedClient, method: st
     assert name == "result"
     assert result == client.request(method, path, params=ADA, json=body).json()
     assert {name for name, _ in steps} <= {"progress"}
+
+
+def test_a_damaged_log_is_the_result_of_a_verification_not_its_error(tmp_path: Path) -> None:
+    with open_home(tmp_path) as backstory:
+        backstory.memory("ada").add_fact("likes tea")
+    log = next(tmp_path.rglob("ledger.jsonl"))
+    log.write_bytes(log.read_bytes().replace(b"likes tea", b"likes mud"))
+    with thread_server(tmp_path) as served, served.client(EVENTS) as client:
+        *_, (name, result) = events_of(client.get("/v1/verify?user=ada").text)
+    assert name == "result"
+    assert [problem["kind"] for problem in result["problems"]] == ["altered"]
 
 
 @pytest.mark.parametrize(("method", "path", "body"), REQUESTS, ids=str)

@@ -1,5 +1,6 @@
 // Changes: what comes into memory and what goes, as a list of facts and sections.
 import { html } from "../lib/html.js";
+import { marked } from "../lib/differing.js";
 import { useWords } from "../lib/words.js";
 import { Capped } from "./capped.js";
 import { words } from "./common.words.js";
@@ -32,14 +33,18 @@ export function SectionName({ section }) {
   return html`${Object.hasOwn(words.en, section) ? t(section) : html`<bdi>${section}</bdi>`}`;
 }
 
-/** A section's text before and after. `link` is the address that explains it. */
+/** A text of which the words that differ from another one are marked. */
+export const Marked = ({ parts }) => html`<bdi>${parts.map(({ text, differs }) => (differs ? html`<mark>${text}</mark>` : text))}</bdi>`;
+
+/** A section's text before and after, with the words that differ marked. `link` is the address that explains it. */
 export function SectionChange({ change, link }) {
   const t = useWords(words);
-  const text = (value) => (value ? html`<bdi>${value}</bdi>` : html`<i>${t("empty")}</i>`);
+  const [was, is] = marked(change.before, change.after);
+  const text = (value, parts) => (value ? html`<${Marked} parts=${parts} />` : html`<i>${t("empty")}</i>`);
   return html`<div class="section-change">
     <h4>${link ? html`<a href=${link}><${SectionName} section=${change.section} /> <span class="fact-why">${t("whyLink")}</span></a>` : html`<${SectionName} section=${change.section} />`}</h4>
-    <p class="is-removed"><span class="mark mark-removed">${t("before")}</span> ${text(change.before)}</p>
-    <p class="is-added"><span class="mark mark-added">${t("after")}</span> ${text(change.after)}</p>
+    <p class="is-removed"><span class="mark mark-removed">${t("before")}</span> ${text(change.before, was)}</p>
+    <p class="is-added"><span class="mark mark-added">${t("after")}</span> ${text(change.after, is)}</p>
   </div>`;
 }
 

@@ -23,11 +23,12 @@ export function Category({ category }) {
 /**
  * A fact. `mark` is "added", "removed" or "revised", `link` the address that its text leads to, `current` whether it is
  * the one that is looked at, `dated` whether its date is shown in place of its age; `children` come behind the text.
+ * `dense` makes it one line where there is room, with `open({kind, fact})` to edit and to remove it.
  */
-export const FactRow = memo(function FactRow({ fact, mark, link, current = false, dated = false, children }) {
+export const FactRow = memo(function FactRow({ fact, mark, link, current = false, dated = false, dense = false, open, children }) {
   const t = useWords(words);
-  const text = html`<bdi class="fact-text">${fact.content}</bdi>`;
-  return html`<article class=${`fact ${mark ? `is-${mark}` : ""}`} data-fact=${fact.id} aria-current=${current ? "true" : undefined}>
+  const text = html`<bdi class="fact-text" title=${dense ? fact.content : undefined}>${fact.content}</bdi>`;
+  return html`<article class=${`fact ${dense ? "is-dense" : ""} ${mark ? `is-${mark}` : ""}`} data-fact=${fact.id} aria-current=${current ? "true" : undefined}>
     <p class="fact-line">
       ${mark && html`<span class=${`mark mark-${mark}`}>${t(mark)}</span> `}
       ${link ? html`<a href=${link}>${text} <span class="fact-why">${t("whyLink")}</span></a>` : text}
@@ -44,6 +45,9 @@ export const FactRow = memo(function FactRow({ fact, mark, link, current = false
       ${Object.entries(fact.attributes ?? {}).map(([name, value]) => html`<bdi class="tag">${name}=${String(value)}</bdi>`)}
       ${fact.source && fact.source !== "manual" && fact.source !== "import" && html`<bdi class="source">${t("learnedFrom", { thread: fact.source })}</bdi>`}
     </p>
+    ${open && html`<p class="fact-actions">
+      ${["edit", "remove"].map((kind) => html`<button type="button" class="quiet" aria-label=${t(`${kind}Of`, { fact: fact.content })} onClick=${() => open({ kind, fact })}>${t(kind)}</button>`)}
+    </p>`}
     ${children}
   </article>`;
 });

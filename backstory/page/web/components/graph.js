@@ -1,5 +1,6 @@
 // The graph: boxes and lines as SVG, to pan, zoom, search and walk through; what a box says stands in full beside it.
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib/html.js";
+import { keepPlace, keptPlace, useKept } from "../lib/place.js";
 import { useLanguage, useWords, wordsOf } from "../lib/words.js";
 import Panzoom from "../vendor/panzoom.js";
 import { words } from "./graph.words.js";
@@ -34,7 +35,7 @@ export function GraphPicture({ graph, opens = () => null, asks = () => null }) {
   const t = useWords(words);
   const language = useLanguage();
   const drawing = useMemo(() => draw(graph, language), [graph, language]);
-  const [chosen, setChosen] = useState(null);
+  const [chosen, setChosen] = useKept("graph box", null);
   const [text, setText] = useState("");
   const [tab, setTab] = useState(null);
   const frame = useRef(null);
@@ -242,11 +243,11 @@ const columnOf = ({ boxes }, box) => boxes.filter((other) => other.x < box.x + b
 /** Pan and zoom the ground in its frame; begins anew with another drawing's size. */
 function usePanzoom(frame, ground, drawing) {
   const held = useRef(null);
-  const left = useRef(null);
+  const left = useRef(keptPlace("graph"));
   const size = () => frame.current.getBoundingClientRect();
   const wholeAt = () => {
     const { width, height } = size();
-    const scale = Math.min(1, Math.max(SMALLEST, Math.min(width / drawing.width, height / drawing.height)));
+    const scale = Math.min(1, width / drawing.width, height / drawing.height);
     return { scale, x: (width / scale - drawing.width) / 2, y: (height / scale - drawing.height) / 2 };
   };
   const beginAt = () => {
@@ -273,7 +274,8 @@ function usePanzoom(frame, ground, drawing) {
       canvas: true,
       cursor: "grab",
       overflow: "clip",
-      minScale: SMALLEST,
+      // A long history fits as a whole, too.
+      minScale: Math.min(SMALLEST, wholeAt().scale / 2),
       maxScale: LARGEST,
       startScale: scale,
       startX: x,
@@ -295,6 +297,7 @@ function usePanzoom(frame, ground, drawing) {
       return Math.min(room / now - seen, Math.max(seen - length, offset));
     };
     const kept = () => {
+      keepPlace("graph", { scale: panzoom.getScale(), ...panzoom.getPan() });
       const now = panzoom.getScale();
       const { x: atX, y: atY } = panzoom.getPan();
       const { width, height } = size();

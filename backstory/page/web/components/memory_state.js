@@ -28,6 +28,11 @@ export function MemoryState({ scope, status }) {
   </ul>`;
 }
 
+/** What to do where a view has nothing to show, as `NothingYet` says it. */
+export function NothingHere({ scope, round }) {
+  return html`<${NothingYet} scope=${scope} status=${useStatus(scope, round).data} />`;
+}
+
 /** What to do where nothing is remembered: it depends on whether anything was said, and whether a model learns. */
 export function NothingYet({ scope, status }) {
   const t = useWords(words);

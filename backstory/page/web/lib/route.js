@@ -1,4 +1,5 @@
 // Routes: the part of the address behind #. It never reaches a server, so the names in it stay out of its logs.
+import { enter, entry } from "./place.js";
 import { createStore, useStore } from "./store.js";
 
 function read() {
@@ -9,7 +10,8 @@ function read() {
 const route = createStore(read());
 let before = null;
 addEventListener("hashchange", () => {
-  before = route.get();
+  before = { ...route.get(), entry: entry() };
+  enter();
   route.set(read());
 });
 
@@ -19,7 +21,7 @@ export const useRoute = () => useStore(route);
 /** Return `{view, params}` of the address as it is now; components may not have been told of a change yet. */
 export const currentRoute = read;
 
-/** Return `{view, params}` of the address before this one; null where this is the first. */
+/** Return `{view, params, entry}` of the address before this one; null where this is the first. */
 export const cameFrom = () => before;
 
 /** Return the scope of a route, as the parameters `user` and `agent` of requests. */
@@ -37,7 +39,7 @@ export function go(view, params, { replace = false } = {}) {
   const to = href(view, params);
   if (to === location.hash) return;
   if (replace) {
-    history.replaceState(null, "", to);
+    history.replaceState(history.state, "", to);
     route.set(read());
   } else {
     location.hash = to;

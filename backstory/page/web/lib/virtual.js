@@ -5,6 +5,7 @@ import {
   observeElementRect,
   Virtualizer,
 } from "../vendor/virtual-core/index.js";
+import { keepPlace, keptPlace } from "./place.js";
 import { html, useCallback, useEffect, useLayoutEffect, useReducer, useRef, useState } from "./html.js";
 
 /**
@@ -12,19 +13,26 @@ import { html, useCallback, useEffect, useLayoutEffect, useReducer, useRef, useS
  *
  * `row(index)` returns the content of a row; `estimate` is its usual height in pixels, and rows are measured as they
  * appear. `onRange(first, last)` tells which rows are in view. `scrollTo` is an index to bring into view; a new `top`
- * goes back to the first row. `inset` is the space above the first row.
+ * goes back to the first row. `inset` is the space above the first row. Back finds the list where it was.
  */
 export function VirtualList({ count, row, estimate = 64, label, onRange, scrollTo, top, inset = 0, className = "" }) {
   const box = useRef(null);
   const [, renderAgain] = useReducer((n) => n + 1, 0);
+  const place = `list ${label}`;
+  const onChange = (list, scrolling) => {
+    if (scrolling) keepPlace(place, list.scrollOffset);
+    renderAgain();
+  };
   const [virtualizer] = useState(
-    () => new Virtualizer({ ...optionsOf({ count, estimate, inset, box }), onChange: () => renderAgain() }),
+    () => new Virtualizer({ ...optionsOf({ count, estimate, inset, box }), initialOffset: keptPlace(place) ?? 0, onChange }),
   );
-  virtualizer.setOptions({ ...virtualizer.options, ...optionsOf({ count, estimate, inset, box }), onChange: () => renderAgain() });
+  virtualizer.setOptions({ ...virtualizer.options, ...optionsOf({ count, estimate, inset, box }), onChange });
   useLayoutEffect(() => virtualizer._didMount(), [virtualizer]);
   useLayoutEffect(() => virtualizer._willUpdate());
+  const shown = useRef(top);
   useLayoutEffect(() => {
-    if (virtualizer.scrollOffset > 0) virtualizer.scrollToOffset(0);
+    if (shown.current !== top && virtualizer.scrollOffset > 0) virtualizer.scrollToOffset(0);
+    shown.current = top;
   }, [top]);
   useEffect(() => {
     if (!(scrollTo >= 0 && scrollTo < count)) return;

@@ -1,12 +1,13 @@
 // Two moments side by side: the facts that only one of them has, and what reads differently.
 import { get } from "../lib/api.js";
+import { marked } from "../lib/differing.js";
 import { Time } from "../lib/format.js";
 import { html, useEffect, useId, useState } from "../lib/html.js";
 import { useLoad } from "../lib/load.js";
 import { go, href } from "../lib/route.js";
 import { VirtualList } from "../lib/virtual.js";
 import { useWords } from "../lib/words.js";
-import { SectionName } from "../components/changes.js";
+import { Marked, SectionName } from "../components/changes.js";
 import { Summary } from "../components/commit.js";
 import { FactRow } from "../components/fact.js";
 import { Kind } from "../components/kind.js";
@@ -174,7 +175,7 @@ export function SectionPair({ change, scope, names }) {
     <p class="compare-side">${heading}</p>
     <p class="compare-text">
       ${parts.some(({ text }) => text)
-        ? html`<bdi>${parts.map(({ text, differs }) => (differs ? html`<mark>${text}</mark>` : text))}</bdi>`
+        ? html`<${Marked} parts=${parts} />`
         : html`<i>${t("none")}</i>`}
     </p>
   </div>`;
@@ -186,31 +187,3 @@ export function SectionPair({ change, scope, names }) {
     </div>
   </article>`;
 }
-
-/**
- * Return two texts in parts, of which the middle ones differ: what both begin and end with is common, by words.
- *
- * Where hardly a word is common, nothing is marked: all of it would be.
- */
-export function marked(before, after) {
-  const [one, other] = [wordsIn(before), wordsIn(after)];
-  const most = Math.min(one.length, other.length);
-  let start = 0;
-  while (start < most && one[start] === other[start]) start += 1;
-  let end = 0;
-  while (end < most - start && one[one.length - 1 - end] === other[other.length - 1 - end]) end += 1;
-  if (start + end < most / 4) return [before, after].map((text) => [{ text, differs: false }]);
-  const parts = (found) =>
-    [
-      { text: found.slice(0, start).join(""), differs: false },
-      { text: found.slice(start, found.length - end).join(""), differs: true },
-      { text: found.slice(found.length - end).join(""), differs: false },
-    ].filter(({ text }) => text);
-  return [parts(one), parts(other)];
-}
-
-// Also for scripts that put no spaces between words.
-const segmenter = "Segmenter" in Intl ? new Intl.Segmenter(undefined, { granularity: "word" }) : null;
-
-const wordsIn = (text) =>
-  segmenter ? Array.from(segmenter.segment(text), ({ segment }) => segment) : text.split(/(?<=\s)/);

@@ -3,6 +3,7 @@ import { get } from "../lib/api.js";
 import { ago, dateTime, number } from "../lib/format.js";
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { useMoment } from "../lib/moment.js";
+import { useKept } from "../lib/place.js";
 import { go, href } from "../lib/route.js";
 import { VirtualList } from "../lib/virtual.js";
 import { useWords } from "../lib/words.js";
@@ -68,11 +69,13 @@ export function View({ scope, params, live, caller }) {
         ${moment.count > 0 || q || validAt ? html`<${Finding} scope=${scope} params=${params} sort=${sort} moment=${moment} change=${change} />` : null}
         ${q
           ? html`<${SearchHits} scope=${scope} query=${q} category=${category} tag=${tag} round=${live.count} newest=${moment.seq} past=${at !== undefined} />`
-          : html`<${FactList} moment=${moment} fact=${fact} onRange=${onRange} filter=${filter} scope=${scope} marks=${marks} dated=${at !== undefined} status=${status.data} />`}
+          : html`<${FactList} moment=${moment} fact=${fact} onRange=${onRange} filter=${filter} scope=${scope} marks=${marks} dated=${at !== undefined} status=${status.data} open=${mayWrite && at === undefined && setDialog} />`}
       </section>
     </div>
     ${dialog?.kind === "undo" && html`<${Later} load=${() => import("../components/undo.js")} name="UndoDialog" scope=${scope} seq=${dialog.seq} onClose=${() => setDialog(null)} />`}
     ${dialog?.kind === "add" && html`<${Later} load=${() => import("../components/fact_form.js")} name="FactForm" scope=${scope} onClose=${() => setDialog(null)} />`}
+    ${dialog?.kind === "edit" && html`<${Later} load=${() => import("../components/fact_form.js")} name="FactForm" scope=${scope} fact=${dialog.fact} onClose=${() => setDialog(null)} />`}
+    ${dialog?.kind === "remove" && html`<${Later} load=${() => import("../components/fact_form.js")} name="RemoveDialog" scope=${scope} fact=${dialog.fact} onClose=${() => setDialog(null)} />`}
   `;
 }
 
@@ -103,7 +106,7 @@ function Sections({ sections, scope }) {
 
 function Section({ section: { section, summary, updated_at: updatedAt }, scope }) {
   const t = useWords(words);
-  const [whole, setWhole] = useState(false);
+  const [whole, setWhole] = useKept(`section ${section}`, false);
   const long = summary.length > LONG;
   return html`<article class="card section">
     <h3><${SectionName} section=${section} /></h3>
@@ -151,7 +154,6 @@ function Finding({ scope, params, sort, moment, change }) {
   const filtered = !q && (category || tag || contains);
   return html`<div class="finding" role="search" aria-label=${t("find")}>
     <${Typed} label=${t("search")} value=${q} onFocus=${warmUp} onValue=${(text) => change({ q: text })} />
-    ${!q && html`<${Typed} label=${t("filter")} value=${contains} onValue=${(text) => change({ contains: text })} />`}
     <label class="field">${t("category")}
       <select value=${category ?? ""} onChange=${(event) => change({ category: event.target.value || undefined })}>
         <option value="" selected=${!category}>${t("every", { n: number(moment.count) })}</option>
@@ -184,15 +186,15 @@ function Finding({ scope, params, sort, moment, change }) {
   </div>`;
 }
 
-function FactList({ moment, fact, onRange, filter, scope, marks, dated, status }) {
+function FactList({ moment, fact, onRange, filter, scope, marks, dated, status, open }) {
   const t = useWords(words);
   const row = useCallback(
     (index) => {
       const found = fact(index);
-      if (!found) return html`<div class="fact waiting"></div>`;
-      return html`<${FactRow} fact=${found} mark=${marks.get(found.id)} link=${href("why", { ...scope, fact: found.id })} dated=${dated} />`;
+      if (!found) return html`<div class="fact is-dense waiting"></div>`;
+      return html`<${FactRow} fact=${found} mark=${marks.get(found.id)} link=${href("why", { ...scope, fact: found.id })} dated=${dated} open=${open} dense=${true} />`;
     },
-    [fact, marks, dated],
+    [fact, marks, dated, open],
   );
   if (!moment.count && !filter.valid_at) return dated ? html`<${Empty}>${t("emptyThen")}<//>` : html`<${NothingYet} scope=${scope} status=${status} />`;
   if (!moment.facts.total) return html`<${Empty}>${t("noMatch")}<//>`;
@@ -200,8 +202,7 @@ function FactList({ moment, fact, onRange, filter, scope, marks, dated, status }
     className="fact-list"
     count=${moment.facts.total}
     row=${row}
-    estimate=${74}
-    inset=${8}
+    estimate=${36}
     label=${t("facts")}
     onRange=${onRange}
     top=${JSON.stringify(filter)}

@@ -22,6 +22,13 @@ export function View({ scope, params, live, caller }) {
   const tick = useTick(SECONDS);
   const status = useLoad((signal) => get("/v1/status", scope, { signal }), [live.count, tick]);
   const mayWrite = caller.right !== "read";
+  const verify = html`<${Verify} key="verify" scope=${scope} atOnce=${params.verify !== undefined} />`;
+  // The checks are there also where the log is damaged, and nothing else can be read.
+  if (status.error && !status.data) {
+    return html`<h1>${t("title")}</h1>
+      <${Failure} error=${status.error} retry=${status.reload} />
+      <div class="operations">${verify}</div>`;
+  }
   return html`
     <h1>${t("title")}</h1>
     <${Loaded} of=${status}>
@@ -30,7 +37,7 @@ export function View({ scope, params, live, caller }) {
           <${State} status=${found} scope=${scope} />
           <${Parked} parked=${found.parked} scope=${scope} mayWrite=${mayWrite} onChanged=${status.reload} />
           <${Pending} pending=${found.pending} model=${found.model} scope=${scope} mayWrite=${mayWrite} onChanged=${status.reload} />
-          <${Verify} scope=${scope} />
+          ${verify}
           <${Usage} scope=${scope} params=${params} live=${live} />
           <${Purpose} scope=${scope} live=${live} />
           <${Faults} faults=${found.faults} />

@@ -7,9 +7,14 @@ import { Failure } from "../components/notice.js";
 import { Section } from "./operations.js";
 import { words } from "./operations.words.js";
 
+const LINES = ["doctor", "repair"];
+
+const whose = ({ user, agent }) => `${user ? `--user ${user} ` : ""}${agent ? `--agent ${agent} ` : ""}`;
+
 const IDLE = { running: false, progress: null, result: null, error: null, stopped: false };
 
-export function Verify({ scope }) {
+/** The checks of a memory; `atOnce` begins them. */
+export function Verify({ scope, atOnce = false }) {
   const t = useWords(words);
   const [state, setState] = useState(IDLE);
   const aborting = useRef(null);
@@ -30,6 +35,7 @@ export function Verify({ scope }) {
       setState(made.signal.aborted ? { ...IDLE, stopped: true } : { ...IDLE, error });
     }
   };
+  useEffect(() => void (atOnce && begin()), [atOnce]);
   const { running, progress, result, error, stopped } = state;
   return html`<${Section} title=${t("verify")} name="verify">
     <p class="hint">${t("verifyHint")}</p>
@@ -43,12 +49,12 @@ export function Verify({ scope }) {
     ${error && html`<${Failure} error=${error} retry=${begin} />`}
     <div role="status">
       ${stopped && html`<p>${t("stopped")}</p>`}
-      ${result && html`<${Findings} result=${result} />`}
+      ${result && html`<${Findings} scope=${scope} result=${result} />`}
     </div>
   <//>`;
 }
 
-function Findings({ result: { ok, commits, turns, problems, notes = [] } }) {
+function Findings({ scope, result: { ok, commits, turns, problems, notes = [] } }) {
   const t = useWords(words);
   const name = (kind) => (Object.hasOwn(words.en, `problem-${kind}`) ? t(`problem-${kind}`) : t("problem-other", { kind }));
   return html`
@@ -63,6 +69,7 @@ function Findings({ result: { ok, commits, turns, problems, notes = [] } }) {
         </li>`,
       )}
     </ul>`}
+    ${!ok && html`<p>${t("mend")}</p><pre class="command-lines"><bdi>${LINES.map((line) => `backstory ${whose(scope)}${line}`).join("\n")}</bdi></pre>`}
     ${notes.map((note, index) => html`<p class="hint" key=${index}><bdi>${note}</bdi></p>`)}
   `;
 }

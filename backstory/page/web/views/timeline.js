@@ -15,6 +15,7 @@ import { KINDS, Kind, KindMark } from "../components/kind.js";
 import { Later } from "../components/later.js";
 import { Busy, Empty, Failure } from "../components/notice.js";
 import { JumpTo, Narrowed } from "../components/timeline_jump.js";
+import { NothingHere } from "../components/memory_state.js";
 import { MomentFacts } from "../components/moment_facts.js";
 import { words } from "./timeline.words.js";
 
@@ -69,14 +70,16 @@ export function View({ scope, params, live, caller }) {
   };
   const isNewest = narrowed ? !zoomed && index <= 0 : seq >= newest;
 
+  // Which answer comes first is not known; an empty memory has no moment to show.
+  const nothing = !zoomed && !list.count && (density.data?.commits === 0 || (asked === undefined && moment?.seq === 0));
   if (density.error && !density.data) return html`<${Failure} error=${density.error} retry=${density.reload} />`;
   return html`
     <div class="timeline">
       <h1>${t("title")}</h1>
       <p class="hint timeline-lead">${t("lead")}</p>
       <${LiveBanner} scope=${scope} live=${live} onUndo=${caller.right !== "read" && ((undone) => setDialog({ seq: undone }))} />
-      ${density.data && density.data.commits === 0 && !zoomed && !list.count
-        ? html`<${Empty}>${t("none")}<//>`
+      ${nothing
+        ? html`<${NothingHere} scope=${scope} round=${live.count} />`
         : html`
           <section class="card strip" aria-label=${t("slider")}>
             ${density.data

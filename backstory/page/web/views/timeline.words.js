@@ -8,7 +8,6 @@ export const words = {
   en: {
     title: "Timeline",
     lead: "Slide through time: memory as it was at each moment, with what each update changed.",
-    none: "Nothing has been remembered yet. Updates appear here as soon as the agent learns something.",
     noneFound: "No update matches. Show all of them again, or choose another fact, conversation or time.",
     slider: "Moment in time",
     value: "Update {seq}, {kind}, {time}",
@@ -58,7 +57,6 @@ export const words = {
   zh: {
     title: "时间线",
     lead: "沿时间滑动，查看每个时刻的记忆，以及每次更新改变了什么。",
-    none: "还没有任何记忆。智能体学到东西后，更新会立即出现在这里。",
     noneFound: "没有符合条件的更新。请显示全部，或换一条事实、一段对话或一个时间。",
     slider: "时间点",
     value: "第 {seq} 次更新，{kind}，{time}",

@@ -1,12 +1,13 @@
 // Why a section says what it says.
 import { get } from "../../lib/api.js";
 import { date, Time } from "../../lib/format.js";
+import { marked } from "../../lib/differing.js";
 import { html } from "../../lib/html.js";
 import { useLoad } from "../../lib/load.js";
 import { href } from "../../lib/route.js";
 import { useWords } from "../../lib/words.js";
 import { By } from "../../components/cause.js";
-import { SectionName } from "../../components/changes.js";
+import { Marked, SectionName } from "../../components/changes.js";
 import { Conversation } from "../../components/conversation.js";
 import { Kind } from "../../components/kind.js";
 import { Loaded } from "../../components/notice.js";
@@ -33,6 +34,7 @@ function Story({ scope, why, live, may, open }) {
   const { written, evidence, history } = why;
   const own = (item) => may.write && item.seq > 1 && item.cause !== "redaction" && item.type !== "CandidateRejected" && item.type !== "Redacted";
   const changes = history.filter(({ type }) => type === "SummaryUpdated");
+  const earlier = new Map(changes.map((change, index) => [change, changes[index - 1]?.detail ?? ""]));
   const threads = [...new Set(evidence.map(({ thread }) => thread))];
   return html`
     <header class="why-top">
@@ -65,7 +67,7 @@ function Story({ scope, why, live, may, open }) {
               ${(item.actor ?? item.model) && html`<span class="hint"><${By} cause=${item} /></span>`}
               ${item.thread && html`<bdi class="source hint">${item.thread}</bdi>`}
             </p>
-            <p>${item.type === "CandidateRejected" && html`<span class="mark mark-removed">${t("refused")}</span> `}${item.type === "Redacted" ? t("wasErased") : item.detail ? html`<bdi>${item.detail}</bdi>` : html`<i>${t("emptied")}</i>`}</p>
+            <p>${item.type === "CandidateRejected" && html`<span class="mark mark-removed">${t("refused")}</span> `}${item.type === "Redacted" ? t("wasErased") : item.detail ? html`<${Marked} parts=${marked(earlier.get(item) || item.detail, item.detail)[1]} />` : html`<i>${t("emptied")}</i>`}</p>
             ${own(item) && html`<button type="button" onClick=${() => open({ undo: item.seq })}>${t("undo")}</button>`}
           </li>`,
         )}
