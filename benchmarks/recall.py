@@ -42,7 +42,7 @@ from backstory.projections.context.counting import ESTIMATE, Counter
 from backstory.projections.context.vocabulary import load_vocabulary
 from benchmarks.rows import Row, ms
 
-__all__ = ["main", "recall", "spread"]
+__all__ = ["Question", "Turn", "main", "read_rows", "recall", "record_all", "spread"]
 
 _OWN = Path(__file__).with_name("questions_cn.jsonl")
 _OWN_CONVERSATION = "cn.conversation.jsonl"
@@ -55,7 +55,9 @@ _CHOSEN_ON = "LoCoMo 26, 30, 41; BEAM 1-7; the Chinese questions"
 T = TypeVar("T")
 
 
-class _Turn(msgspec.Struct, frozen=True):
+class Turn(msgspec.Struct, frozen=True):
+    """A line of a conversation."""
+
     thread_id: str
     id: str
     role: str
@@ -65,7 +67,9 @@ class _Turn(msgspec.Struct, frozen=True):
     user_id: str | None = None
 
 
-class _Question(msgspec.Struct, frozen=True):
+class Question(msgspec.Struct, frozen=True):
+    """A question about a conversation, and the turns that answer it."""
+
     question: str
     evidence: tuple[str, ...]
     category: int | str = "-"
@@ -173,29 +177,26 @@ def spread(by_conversation: Sequence[Sequence[float]]) -> str:
 
 
 def _conversation(questions: Path, *, vectors: bool) -> _Measured:
-    turns = _rows(questions.with_name(questions.name.replace(".questions.", ".conversation.")), _Turn)
+    turns = read_rows(questions.with_name(questions.name.replace(".questions.", ".conversation.")), Turn)
     replies = questions.with_name(questions.name.replace(".questions.", ".replies."))
     learned = replies.read_bytes().splitlines() if replies.exists() else ()
-    return _ask(turns, _rows(questions, _Question), learned, vectors=vectors)
+    return _ask(turns, read_rows(questions, Question), learned, vectors=vectors)
 
 
 def _chinese(conversation: Path, *, vectors: bool) -> list[list[_Asked]]:
     """Each user's turns are searched alone: a question is about one person's memory."""
-    users: dict[str, list[_Turn]] = {}
-    for turn in _rows(conversation, _Turn):
+    users: dict[str, list[Turn]] = {}
+    for turn in read_rows(conversation, Turn):
         users.setdefault(turn.user_id or "", []).append(turn)
-    questions = _rows(_OWN, _Question)
+    questions = read_rows(_OWN, Question)
     return [_ask(turns, questions, vectors=vectors).turns for turns in users.values()]
 
 
 def _ask(
-    turns: Sequence[_Turn], questions: Iterable[_Question], replies: Sequence[bytes] = (), *, vectors: bool
+    turns: Sequence[Turn], questions: Iterable[Question], replies: Sequence[bytes] = (), *, vectors: bool
 ) -> _Measured:
     known = {turn.id: turn for turn in turns}
     counter = load_vocabulary(None) or ESTIMATE
-    threads: dict[str, list[dict[str, object]]] = {}
-    for turn in turns:
-        threads.setdefault(turn.thread_id, []).append(msgspec.to_builtins(turn) | {"at": turn.at or None})
     found = [
         (question, evidence)
         for question in questions
@@ -205,8 +206,7 @@ def _ask(
     settings |= {} if vectors else {"embedding_model": "none"}
     with tempfile.TemporaryDirectory() as home, Backstory.open(home, **settings) as backstory:  # type: ignore[arg-type]
         memory = backstory.memory(user_id="measured")
-        for thread, messages in threads.items():
-            memory.record(thread, messages)
+        record_all(memory, turns)
 
         def ask() -> list[_Asked]:
             if vectors:
@@ -221,7 +221,16 @@ def _ask(
         return _Measured(alone, ask(), list(_facts(memory, found)))
 
 
-def _facts(memory: MemoryHandle, questions: Iterable[tuple[_Question, set[str]]]) -> Iterator[float]:
+def record_all(memory: MemoryHandle, turns: Iterable[Turn]) -> None:
+    """Record a conversation, each thread at once."""
+    threads: dict[str, list[dict[str, object]]] = {}
+    for turn in turns:
+        threads.setdefault(turn.thread_id, []).append(msgspec.to_builtins(turn) | {"at": turn.at or None})
+    for thread, messages in threads.items():
+        memory.record(thread, messages)
+
+
+def _facts(memory: MemoryHandle, questions: Iterable[tuple[Question, set[str]]]) -> Iterator[float]:
     """Yield 1 for each question with a fact among the first five that cites its evidence, else 0."""
     cites = {fact.id: set(fact.evidence) for fact in memory.facts()}
     cited = set[str]().union(*cites.values())
@@ -231,7 +240,7 @@ def _facts(memory: MemoryHandle, questions: Iterable[tuple[_Question, set[str]]]
 
 
 def _one(
-    memory: MemoryHandle, question: _Question, evidence: set[str], known: dict[str, _Turn], counter: Counter
+    memory: MemoryHandle, question: Question, evidence: set[str], known: dict[str, Turn], counter: Counter
 ) -> _Asked:
     began = time.perf_counter()
     found = [hit.id for hit in memory.search(question.question, within="turns", top_k=_DEEP)]
@@ -254,7 +263,8 @@ def _mrr(asked: Sequence[_Asked]) -> float:
     return statistics.mean(one.reciprocal() for one in asked)
 
 
-def _rows(path: Path, kind: type[T]) -> list[T]:
+def read_rows(path: Path, kind: type[T]) -> list[T]:
+    """Read a file of one JSON object a line."""
     return [msgspec.json.decode(line, type=kind) for line in path.read_bytes().splitlines()]
 
 
