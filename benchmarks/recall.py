@@ -13,9 +13,9 @@ the rank of the first of them, 0 beyond the tenth; any hit is the share of quest
 and sessions the mean share of the threads that the evidence is in. Recall against tokens says what the first k turns
 cost when they are put into a prompt. Where there are replies, their facts are learned then, and the questions are asked
 again: the words of facts count for the turns that they cite. Facts are searched, too: a hit is a fact that cites any of
-the evidence, of the questions for which there is one. An interval is that of 95 % of 2,000 samples of conversations,
-drawn with replacement. Without names every conversation that has questions is taken; settings must not be chosen by
-figures of conversations that are to judge them.
+the evidence, of the questions for which there is one, but those of LoCoMo's category 5. An interval is that of 95 % of
+2,000 samples of conversations, drawn with replacement. Without names every conversation that has questions is taken;
+settings must not be chosen by figures of conversations that are to judge them.
 
 The questions in Chinese stand beside this file, about `cn.conversation.jsonl`, where each user is a memory of its own;
 recall at 5 is stated for them. With `--vectors` everything is embedded first, by the model that is configured or
@@ -50,6 +50,8 @@ _DEEP = 20
 _DEPTHS = (1, 2, 3, 5, 10, 15, 20)
 _SAMPLES = 2_000
 _MOST_FACTS = 500
+_FALSE = "5"
+"""LoCoMo's questions whose premise is false, so that no fact answers them."""
 _CHOSEN_ON = "LoCoMo 26, 30, 41; BEAM 1-7; the Chinese questions"
 
 T = TypeVar("T")
@@ -101,7 +103,8 @@ class _Measured(msgspec.Struct, frozen=True):
 
     turns: list[_Asked]
     with_facts: list[_Asked] = []
-    facts: list[float] = []
+    facts: list[tuple[str, float]] = []
+    """Of the questions that a fact answers the category, and 1 where such a fact is among five."""
 
 
 def main() -> None:
@@ -129,9 +132,7 @@ def recall(data: Path, names: Sequence[str] = (), *, vectors: bool = False) -> I
     with_facts = [one.with_facts for one in measured if one.with_facts]
     if with_facts:
         yield from _all(f"turns {how}, beside facts", with_facts, "≥ 0.86" if vectors else "")
-        found = [one.facts for one in measured if one.facts]
-        what = f"facts {how}, {sum(map(len, found))} questions that a fact answers: any hit in five"
-        yield Row(what, spread(found), "≥ 0.80" if vectors else "")
+        yield from _found_facts(how, [one.facts for one in measured], "≥ 0.80" if vectors else "")
     for path in sorted(data.rglob(_OWN_CONVERSATION)):
         chinese = _chinese(path, vectors=vectors)
         asked = [one for user in chinese for one in user]
@@ -157,6 +158,15 @@ def _all(what: str, by_conversation: Sequence[Sequence[_Asked]], target: str) ->
     for k in _DEPTHS:
         tokens = statistics.mean(one.tokens[min(k, len(one.tokens)) - 1] if one.tokens else 0 for one in asked)
         yield Row(f"{what}: recall@{k}, and tokens of these turns", f"{_mean(asked, k):.3f}, {tokens:.0f}")
+
+
+def _found_facts(how: str, by_conversation: Sequence[Sequence[tuple[str, float]]], target: str) -> Iterator[Row]:
+    every = [[hit for _, hit in some] for some in by_conversation]
+    true = [[hit for category, hit in some if category != _FALSE] for some in by_conversation]
+    what = f"facts {how}: any hit in five, {{}} questions that a fact answers"
+    yield Row(what.format(sum(map(len, true))), spread(true), target)
+    if true != every:
+        yield Row(f"  with those of category {_FALSE}, {sum(map(len, every))} questions", spread(every))
 
 
 def spread(by_conversation: Sequence[Sequence[float]]) -> str:
@@ -230,13 +240,14 @@ def record_all(memory: MemoryHandle, turns: Iterable[Turn]) -> None:
         memory.record(thread, messages)
 
 
-def _facts(memory: MemoryHandle, questions: Iterable[tuple[Question, set[str]]]) -> Iterator[float]:
-    """Yield 1 for each question with a fact among the first five that cites its evidence, else 0."""
+def _facts(memory: MemoryHandle, questions: Iterable[tuple[Question, set[str]]]) -> Iterator[tuple[str, float]]:
+    """Yield for each question that a fact answers its category, and 1 if one that cites its evidence is among five."""
     cites = {fact.id: set(fact.evidence) for fact in memory.facts()}
     cited = set[str]().union(*cites.values())
     for question, evidence in questions:
         if evidence & cited:
-            yield float(any(evidence & cites[hit.id] for hit in memory.search(question.question, top_k=5)))
+            hits = memory.search(question.question, top_k=5)
+            yield str(question.category), float(any(evidence & cites[hit.id] for hit in hits))
 
 
 def _one(

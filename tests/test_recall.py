@@ -40,7 +40,7 @@ def test_recall_finds_turns_sessions_and_facts_of_a_small_talk(tmp_path: Path) -
     assert rows["turns by words, 2 questions: recall@10"] == "1.000"
     assert rows["turns by words, beside facts, 2 questions: recall@10"] == "1.000"
     assert rows["turns by words: any hit in ten; sessions"] == "1.000; 1.000"
-    assert rows["facts by words, 1 questions that a fact answers: any hit in five"] == "1.000"
+    assert rows["facts by words: any hit in five, 1 questions that a fact answers"] == "1.000"
 
 
 def test_an_interval_is_that_of_conversations() -> None:
