@@ -123,7 +123,7 @@ def value_in_words(value: PolicyValue) -> str:
         case tuple():
             return ", ".join(one.name if isinstance(one, Category) else one for one in value) or "none"
         case _:
-            return str(value)
+            return str(value) or "none"
 
 
 def policy_in_words(event: PolicyChanged, most: int) -> str:

@@ -296,8 +296,9 @@ def test_a_change_of_the_policy_names_the_rules_and_their_values_as_configuratio
     first = "max_facts 100 -> 50, eviction_access_half_life_days 30 -> 7.5, gate_enabled true -> false"
     assert policy_in_words(change, 3) == f"{first}, 1 more rule changed"
     assert policy_in_words(change, 4) == f"{first}, staleness_max_extension_days 3650 -> 9"
-    assert [value_in_words(value) for value in (("correction", "goal"), (), "exact")] == [
+    assert [value_in_words(value) for value in (("correction", "goal"), (), "", "exact")] == [
         "correction, goal",
+        "none",
         "none",
         "exact",
     ]
