@@ -19,7 +19,11 @@ if os.name == "nt":
     raise ImportError("Backstory runs on Linux and macOS; on Windows install it in WSL, see `wsl --install`")
 
 if TYPE_CHECKING:
+    from backstory.checks import Unreadable as Unreadable
+    from backstory.config.keys import SettingKeys as SettingKeys
+    from backstory.config.model_factory import ModelLike as ModelLike
     from backstory.home import Backstory as Backstory
+    from backstory.ledger.concurrency.clock import Clock as Clock
     from backstory.ledger.core.commit import Cause as Cause
     from backstory.ledger.core.commit import Head as Head
     from backstory.ledger.core.errors import BackstoryError as BackstoryError
@@ -47,8 +51,11 @@ if TYPE_CHECKING:
     from backstory.ledger.core.errors import UsageError as UsageError
     from backstory.ledger.core.errors import WitnessError as WitnessError
     from backstory.ledger.core.errors import WrongExpectedVersionError as WrongExpectedVersionError
+    from backstory.ledger.core.events import Attribute as Attribute
     from backstory.ledger.core.events import Fact as Fact
     from backstory.ledger.core.policy import Policy as Policy
+    from backstory.ledger.core.policy import PolicyValue as PolicyValue
+    from backstory.ledger.core.scope import MemoryScope as MemoryScope
     from backstory.ledger.core.scope import Scope as Scope
     from backstory.ledger.core.summaries import ThreadSummaryText as ThreadSummaryText
     from backstory.ledger.erasure.requests import Sharing as Sharing
@@ -58,12 +65,19 @@ if TYPE_CHECKING:
     from backstory.ledger.learning.observing import CallStarted as CallStarted
     from backstory.ledger.learning.observing import Observer as Observer
     from backstory.ledger.learning.observing import UpdateSettled as UpdateSettled
+    from backstory.ledger.log.writer import Listener as Listener
+    from backstory.ledger.log.writer import Salts as Salts
+    from backstory.ledger.messages.hidden import KeepHidden as KeepHidden
+    from backstory.ledger.threads.delivery.turn_dedup import Mode as Mode
     from backstory.memory import MemoryHandle as MemoryHandle
     from backstory.metagpt.turns import Turns as Turns
     from backstory.operations.document_access import DocumentAccess as DocumentAccess
+    from backstory.operations.learning import Recorded as Recorded
     from backstory.operations.recording import Intake as Intake
+    from backstory.operations.search import Within as Within
     from backstory.otel import OpenTelemetryObserver as OpenTelemetryObserver
     from backstory.projections.context import Context as Context
+    from backstory.projections.context.why_said import WhySaid as WhySaid
     from backstory.projections.document.document import Document as Document
     from backstory.projections.document.document import DocumentFact as DocumentFact
     from backstory.projections.document.document import DocumentSection as DocumentSection
@@ -79,6 +93,7 @@ if TYPE_CHECKING:
     from backstory.projections.history.history import Revision as Revision
     from backstory.projections.history.history import SectionChange as SectionChange
     from backstory.projections.history.moment import CommitChange as CommitChange
+    from backstory.projections.history.moment import FactOrder as FactOrder
     from backstory.projections.history.moment import FactWindow as FactWindow
     from backstory.projections.history.moment import MemoryMoment as MemoryMoment
     from backstory.projections.history.moment import SectionText as SectionText
@@ -88,6 +103,9 @@ if TYPE_CHECKING:
     from backstory.projections.history.refusals import WhyNot as WhyNot
     from backstory.projections.history.section_audit import SectionHistoryItem as SectionHistoryItem
     from backstory.projections.history.section_audit import WhySection as WhySection
+    from backstory.projections.history.times import At as At
+    from backstory.projections.history.times import When as When
+    from backstory.projections.index.builder import IndexProgress as IndexProgress
     from backstory.projections.index.model_usage import DayUsage as DayUsage
     from backstory.projections.index.model_usage import ModelUsage as ModelUsage
     from backstory.projections.index.timeline import CommitTime as CommitTime
@@ -131,38 +149,52 @@ if TYPE_CHECKING:
     from backstory.results import Status as Status
     from backstory.results import ThreadSummary as ThreadSummary
     from backstory.results import WhatIf as WhatIf
+    from backstory.services.services import HeadsSeen as HeadsSeen
+    from backstory.services.services import Progress as Progress
     from backstory.version import __version__ as __version__
 
 _TABLE = """
+checks Unreadable
+config.keys SettingKeys
+config.model_factory ModelLike
 home Backstory
+ledger.concurrency.clock Clock
 ledger.core.commit Cause Head
 ledger.core.errors BackstoryError CapError ConfigError ConflictError CorruptLogError DuplicateFactError
 ledger.core.errors ForbiddenError InputError KeyReusedError
 ledger.core.errors LockTimeoutError ModelError ModelRejectedError ModelUnavailableError NoModelError NotFoundError
 ledger.core.errors RefusedError ReplyError ScopeError SealedError StoreError UnavailableError UnknownOutcomeError
 ledger.core.errors UsageError WitnessError WrongExpectedVersionError
-ledger.core.events Fact
-ledger.core.policy Policy
-ledger.core.scope Scope
+ledger.core.events Attribute Fact
+ledger.core.policy Policy PolicyValue
+ledger.core.scope MemoryScope Scope
 ledger.core.summaries ThreadSummaryText
 ledger.erasure.requests Sharing
 ledger.extraction.models.recorded RecordedReply
 ledger.learning.flushed Flushed
 ledger.learning.observing CallEnded CallStarted Observer UpdateSettled
+ledger.log.writer Listener Salts
+ledger.messages.hidden KeepHidden
+ledger.threads.delivery.turn_dedup Mode
 memory MemoryHandle
 metagpt.turns Turns
 operations.document_access DocumentAccess
+operations.learning Recorded
 operations.recording Intake
+operations.search Within
 otel OpenTelemetryObserver
 projections.context Context
+projections.context.why_said WhySaid
 projections.document.document Document DocumentFact DocumentSection
 projections.graph Graph MessageFlow
 projections.history.audit Birth Evidence HistoryItem Removed Why
-projections.history.refusals Refusal WhyNot
 projections.history.history Diff LogEntry Revision SectionChange
-projections.history.moment CommitChange FactWindow MemoryMoment SectionText
+projections.history.moment CommitChange FactOrder FactWindow MemoryMoment SectionText
 projections.history.preview ClearedAgent UndoResult
+projections.history.refusals Refusal WhyNot
 projections.history.section_audit SectionHistoryItem WhySection
+projections.history.times At When
+projections.index.builder IndexProgress
 projections.index.model_usage DayUsage ModelUsage
 projections.index.timeline CommitTime Timeline TimelineBucket
 projections.integrity.stream_check Problem
@@ -178,6 +210,7 @@ results ErasedContent Eviction Extracted FactChange FaultCount Forgotten FoundOw
 results PendingThread ReadFile
 results PolicyResult RecordResult Reextracted RefusedItem RemovedScope RemovedUser RenamedFact Restored ScopeSummary
 results SignedHead SkippedText Status ThreadSummary WhatIf
+services.services HeadsSeen Progress
 version __version__
 """
 """Each exported name after its module, for the interpreter; type checkers read the imports above."""

@@ -12,6 +12,8 @@ import inspect
 import json
 import re
 from collections.abc import Iterator
+from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -117,10 +119,25 @@ def page() -> str:
 
 
 def _type(name: str, kind: object) -> str:
-    if not isinstance(kind, type):
+    if name == "__version__":
         return f"- `{name}`: The version of the package."
+    if not isinstance(kind, type):
+        return f"- `{name}`: {_alias(name)}"
     fields = f"({', '.join(kind.__struct_fields__)})" if issubclass(kind, msgspec.Struct) else ""
     return f"- `{name}{fields}`: {first_sentence(kind.__doc__)}"
+
+
+def _alias(name: str) -> str:
+    """Return what an alias stands for, and the sentence below it in the code."""
+    tree = ast.parse(inspect.getsource(import_module(backstory._MODULE_OF[name])))
+    for statement, after in pairwise([*tree.body, ast.Pass()]):
+        target = statement.target if isinstance(statement, ast.AnnAssign) else getattr(statement, "targets", [None])[0]
+        if isinstance(target, ast.Name) and target.id == name:
+            value = statement.value
+            stands_for = value.value if isinstance(value, ast.Constant) else ast.unparse(value)
+            said = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
+            return f"`{stands_for}`." + (f" {first_sentence(said)}" if said else "")
+    raise LookupError(name)
 
 
 def main() -> None:

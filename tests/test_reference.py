@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import collections.abc
 import inspect
 import re
 import subprocess
 import sys
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,6 +94,18 @@ def test_every_exported_name_resolves_and_completion_sees_it() -> None:
     assert set(backstory.__all__) <= set(dir(backstory))
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         backstory.Nothing  # noqa: B018 what is tested is that it is not there
+
+
+NOT_OURS = {*dir(typing), *dir(collections.abc), "None", "Path", "UUID", "T", "TracebackType"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_type_that_a_public_signature_names_can_be_imported_from_the_package(kind: type) -> None:
+    signatures = [inspect.signature(getattr(kind, name)) for name in methods(kind)]
+    stated = [part.annotation for one in signatures for part in one.parameters.values()]
+    stated += [one.return_annotation for one in signatures]
+    named = {word for part in stated for word in re.findall(r"\b[A-Z]\w+", str(part))}
+    assert named - NOT_OURS <= set(backstory.__all__)
 
 
 def test_type_checkers_and_the_interpreter_find_the_same_names_in_the_same_modules() -> None:
