@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.engines.changes import LogState, log_states
-from backstory.ledger.engines.port import KeepsFiles, TellsChanges
 from backstory.projections.integrity.file_check import scope_folders
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class LocalCopies:
     def __init__(
         self, home: Backstory, *, poll_seconds: float = _POLL_SECONDS, sweep_seconds: float | None = None
     ) -> None:
-        tells = isinstance(home.store, TellsChanges)
+        tells = home.store.capabilities().changed is not None
         self._home = home
         self._poll_seconds = poll_seconds
         self._sweep_seconds = (
@@ -76,7 +75,7 @@ class LocalCopies:
 
     def start(self) -> None:
         """Begin to follow in a thread; logs that are files beside the copies need none."""
-        if not isinstance(self._home.store, KeepsFiles):
+        if self._home.store.capabilities().path is None:
             self._thread = threading.Thread(target=self.run, name="backstory-copies", daemon=True)
             self._thread.start()
 
@@ -124,9 +123,10 @@ class LocalCopies:
 
     def _look(self) -> None:
         store = self._home.store
-        if isinstance(store, TellsChanges):
+        changed = store.capabilities().changed
+        if changed is not None:
             # What changed before the first time is found by the sweep.
-            streams, position = store.changed(self._position)
+            streams, position = changed(self._position)
             folders = {stream.rpartition("/")[0] for stream in streams}
             again, self._again = self._again, set()
             self._follow_folders(

@@ -22,7 +22,7 @@ from backstory.ledger.core.errors import (
     UnavailableError,
 )
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.engines.port import EventStore, KeepsFiles
+from backstory.ledger.engines.port import EventStore
 from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.observing import Observer
 from backstory.ledger.log.writer import Listener, Salts, random_salt
@@ -310,7 +310,7 @@ class Backstory(MemoriesOfHome):
                         pending += one.turns > 0
                         parked += bool(one.parked)
             except StoreError:
-                if not isinstance(self.store, KeepsFiles):
+                if self.store.capabilities().path is None:
                     break
             except UnavailableError:
                 continue

@@ -12,7 +12,7 @@ from typing import Generic, Self, TypeVar, overload
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.policy import PolicyValue
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.engines.port import EventStore, Repairable
+from backstory.ledger.engines.port import EventStore
 from backstory.ledger.learning.expiry import Expiry
 from backstory.ledger.log.writer import Listener, Salts, Writer
 from backstory.projections.context import Blocks, ScopeBlocks
@@ -173,11 +173,12 @@ class ScopeState:
     def heed_repair(self) -> None:
         """Start over if a repair, in this process or another, has put another log in the place of the known."""
         store, writer = self.home.store, self.writer
-        if not isinstance(store, Repairable):
+        was_repaired = store.capabilities().was_repaired
+        if was_repaired is None:
             return
         streams = (writer.ledger, writer.transcript_stream)
         before, self._editions = self._editions, (store.edition(streams[0]), store.edition(streams[1]))
-        if before is not None and before != self._editions and any(map(store.was_repaired, streams, before)):
+        if before is not None and before != self._editions and any(map(was_repaired, streams, before)):
             self.start_over()
 
     def cool(self) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from backstory.ledger.engines.nats.store import NatsStore
-from backstory.ledger.engines.port import TellsChanges
 from backstory.ledger.engines.postgres.store import PostgresStore
 from benchmarks.rows import Row
 
@@ -28,7 +27,7 @@ def looking(store: PostgresStore | NatsStore) -> Iterator[Row]:
     )
 
 
-def _answered(store: TellsChanges, threads: int) -> float:
+def _answered(store: PostgresStore | NatsStore, threads: int) -> float:
     answered = [0] * threads
     _, position = store.changed(None)
     end = time.monotonic() + _SECONDS

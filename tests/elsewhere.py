@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from backstory.ledger.engines.jsonl.store import JsonlStore
-from backstory.ledger.engines.port import EventStore
+from backstory.ledger.engines.port import Capabilities, EventStore
 
 STORAGE_CLASS = "elsewhere:ElsewhereStore"
 
@@ -30,6 +30,9 @@ class ElsewhereStore:
     def __str__(self) -> str:
         return f"elsewhere:{self._store.home}"
 
+    def capabilities(self) -> Capabilities:
+        return Capabilities()
+
 
 def _passed_on(name: str) -> Callable[..., Any]:
     def method(self: ElsewhereStore, *args: object, **kwargs: object) -> object:
@@ -39,5 +42,5 @@ def _passed_on(name: str) -> Callable[..., Any]:
 
 
 for _name, _value in vars(EventStore).items():
-    if callable(_value) and not _name.startswith("_"):
+    if callable(_value) and not _name.startswith("_") and not hasattr(ElsewhereStore, _name):
         setattr(ElsewhereStore, _name, _passed_on(_name))

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from backstory.ledger.core.errors import CorruptLogError, StoreError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.engines.port import KeepsFiles
 
 if TYPE_CHECKING:
     from backstory.home import Backstory
@@ -42,7 +41,7 @@ def missing(bs: Backstory, scope: Scope) -> str | None:
         return _only_others(bs)
     if scope.user is not None and not _has_user(bs, scope.user):
         found = _nearest(scope.user, (other.user for other in _in_folder(bs, "users")), lambda n: _has_user(bs, n))
-        where = bs.home if isinstance(bs.store, KeepsFiles) else bs.store
+        where = bs.store if bs.store.capabilities().path is None else bs.home
         return f"no user {_spelled(scope.user, found)} is known in {where}{_hint('user', scope.user, found)}"
     if scope.agent is None:
         return None

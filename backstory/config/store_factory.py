@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from backstory.ledger.core.errors import BackstoryError, ConfigError
 from backstory.ledger.engines.jsonl.store import JsonlStore
-from backstory.ledger.engines.port import EventStore
+from backstory.ledger.engines.port import Capabilities, EventStore
 
 if TYPE_CHECKING:
     from backstory.config.loading import Loaded
 
+_EARLIER_PORT = "backstory.ledger.log.store"
 _METHODS = tuple(name for name, value in vars(EventStore).items() if not name.startswith("_") and callable(value))
 
 
@@ -125,8 +126,10 @@ def _class(path: str, label: str) -> Callable[[Path], object]:
     try:
         found: object = import_module(place)
     except Exception as error:  # a module can raise anything on import
+        moved = isinstance(error, ModuleNotFoundError) and error.name == _EARLIER_PORT
+        hint = f": the port is now {EventStore.__module__}, import it from there" if moved else ""
         raise ConfigError(
-            f"storage_class {label} does not load, the module {place} failed ({type(error).__name__}): {error}"
+            f"storage_class {label} does not load, the module {place} failed ({type(error).__name__}): {error}{hint}"
         ) from error
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -145,4 +148,10 @@ def _is_store(store: object) -> TypeGuard[EventStore]:
 
 def _lacking(found: object) -> str:
     missing = [name for name in _METHODS if not callable(getattr(found, name, None))]
+    if missing == ["capabilities"]:
+        return (
+            "it lacks capabilities, which the port asks for in place of protocols: add "
+            "`def capabilities(self): return Capabilities()`, and name there which of "
+            f"{', '.join(Capabilities.__struct_fields__)} it has (see Capabilities in ledger/engines/port.py)"
+        )
     return f"it lacks {', '.join(missing)} (see EventStore in ledger/engines/port.py)" if missing else ""

@@ -25,7 +25,7 @@ from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.core.errors import BackstoryError, ConfigError, CorruptLogError, ModelError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
-from backstory.ledger.engines.port import EventStore, KnowsRisks
+from backstory.ledger.engines.port import EventStore
 from backstory.ledger.extraction.models.model import Prompt, public_address
 from backstory.ledger.extraction.models.openai import OpenAIModel
 from backstory.lifecycle.assembly import check_folders
@@ -262,9 +262,10 @@ def _redis(settings: Settings) -> Check:
 
 def _risks(store: EventStore) -> Iterator[Check]:
     """Say how an engine's servers may lose what was acknowledged."""
-    if isinstance(store, KnowsRisks):
+    risks = store.capabilities().risks
+    if risks is not None:
         try:
-            found = store.risks()
+            found = risks()
         except BackstoryError as error:
             yield Check("engine", False, str(error))
         else:

@@ -21,7 +21,6 @@ from backstory.ledger.core.kinds import CauseKind
 from backstory.ledger.core.memory import Memory, birth, held
 from backstory.ledger.core.moments import ends, spell_moment
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.engines.port import TellsAtOnce
 from backstory.ledger.extraction.models.model import Model
 from backstory.ledger.learning.expiry import Expiry
 from backstory.ledger.learning.producer import Producer
@@ -74,7 +73,7 @@ class HeadsSeen(msgspec.Struct, frozen=True):
         heads: The heads; see `MemoryHandle.heads`.
         streams: The stream of each.
         scopes: The scopes that the streams belong to.
-        tells: Tells the head of a stream at once; None where the engine cannot, or where heads are not all.
+        tells: Returns the head of a stream at once; None where the engine cannot, or where heads are not all.
         hidden: How many facts of the logs are hidden, because their time is over.
         until: The moment at which the next fact goes, as commits spell it; None: never.
         now: Tells the time.
@@ -83,7 +82,7 @@ class HeadsSeen(msgspec.Struct, frozen=True):
     heads: tuple[Head, ...]
     streams: tuple[str, ...]
     scopes: tuple[Scope, ...]
-    tells: TellsAtOnce | None
+    tells: Callable[[str], Head | None] | None
     hidden: int
     until: str | None
     now: Callable[[], datetime]
@@ -94,7 +93,7 @@ class HeadsSeen(msgspec.Struct, frozen=True):
         if self.until is not None and self.until <= spell_moment(self.now()):
             return False
         return tells is not None and all(
-            tells.head_at_once(stream) == head for stream, head in zip(self.streams, self.heads, strict=True)
+            tells(stream) == head for stream, head in zip(self.streams, self.heads, strict=True)
         )
 
 
@@ -343,7 +342,7 @@ class ScopeServices(msgspec.Struct, frozen=True):
             heads.append(store.durable_head(self.own.transcript_stream))
             streams.append(self.own.transcript_stream)
         # Where agents share sections a read delivers what is under way, which no head tells.
-        tells = store if isinstance(store, TellsAtOnce) and not self.shares else None
+        tells = None if self.shares else store.capabilities().head_at_once
         return HeadsSeen(
             tuple(heads),
             tuple(streams),

@@ -11,7 +11,7 @@ from backstory.ledger.core.errors import NotFoundError, StoreError, UnavailableE
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.disk.locks import FileLocks
 from backstory.ledger.engines.jsonl.removal import Removals, must_hold_no_links
-from backstory.ledger.engines.port import EventStore, KeepsFiles
+from backstory.ledger.engines.port import EventStore
 from backstory.memory import MemoryHandle
 from backstory.results import RemovedScope, RemovedUser
 from backstory.services.services import HomeServices
@@ -102,5 +102,5 @@ def _size(path: Path) -> int:
 
 
 def _unknown(user: Scope, home: Path, store: EventStore) -> NotFoundError:
-    where = home if isinstance(store, KeepsFiles) else store
+    where = store if store.capabilities().path is None else home
     return NotFoundError(f"no {user} is known in {where}: see `scopes`")

@@ -10,7 +10,7 @@ from pathlib import Path
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import LEDGER, Scope
-from backstory.ledger.engines.port import EventStore, KeepsFiles
+from backstory.ledger.engines.port import EventStore
 from backstory.outbox.faults import Faults
 from backstory.projections.integrity.remedies import Check, counted
 from backstory.witness.destinations import CommandWitness, Destination, FileWitness, destination_of
@@ -42,7 +42,7 @@ def examine_witness(store: EventStore, home: Path, witness: str, scopes: Iterabl
         memories = counted(behind, "memory", "memories")
         hint = f"{destination.name} does not have the newest head of {memories} yet: the next use of one sends it"
         return Check("witness", False, f"{hint}; {why}" if why else hint)
-    remark = _remark(destination, home if isinstance(store, KeepsFiles) else None)
+    remark = _remark(destination, None if store.capabilities().path is None else home)
     return Check("witness", True, f"{destination.name} has the newest heads; {remark}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from backstory.ledger.engines.port import AnswersTogether, EventStore, TellsChanges
+from backstory.ledger.engines.port import EventStore
 
 __all__ = ["LogState", "StreamChanges", "log_state", "log_states"]
 
@@ -36,15 +36,16 @@ def log_states(store: EventStore, streams: Sequence[str]) -> Sequence[LogState |
     Raises:
         StoreError: one could not be read.
     """
-    if isinstance(store, AnswersTogether):
-        return [LogState(look.edition, look.size) if look.edition else None for look in store.looks(streams)]
+    looks = store.capabilities().looks
+    if looks is not None:
+        return [LogState(look.edition, look.size) if look.edition else None for look in looks(streams)]
     return [log_state(store, stream) for stream in streams]
 
 
 class StreamChanges:
     """Finds the streams that have changed since the last time it was asked; the first time, none.
 
-    An engine that is a `TellsChanges` is asked one question. In any other each stream is looked at.
+    An engine with the capability `changed` is asked one question. In any other each stream is looked at.
     """
 
     def __init__(self, store: EventStore) -> None:
@@ -61,8 +62,9 @@ class StreamChanges:
         Raises:
             StoreError: the engine could not be read; the next call finds what this one did not.
         """
-        if isinstance(self._store, TellsChanges):
-            names, position = self._store.changed(self._position)
+        changed = self._store.capabilities().changed
+        if changed is not None:
+            names, position = changed(self._position)
             yield from filter(is_wanted, names)
             self._position = position
             return

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backstory.ledger.engines.port import AnswersTogether, EventStore, StreamLook
+from backstory.ledger.engines.port import EventStore, StreamLook
 
 __all__ = ["looks_at", "sizes_of"]
 
 
 def looks_at(store: EventStore, streams: Sequence[str]) -> Sequence[StreamLook]:
-    """Return what there is to be seen of each stream, in order; see `AnswersTogether.looks`.
+    """Return what there is to be seen of each stream, in order; see `Capabilities.looks`.
 
     Raises:
         StoreError: it could not be read.
         CorruptLogError: the last line of one is not what was written.
     """
-    if isinstance(store, AnswersTogether):
-        return store.looks(streams)
+    looks = store.capabilities().looks
+    if looks is not None:
+        return looks(streams)
     return [
         # The size last: it is never that of fewer lines than the heads.
         StreamLook(store.head(stream), store.durable_head(stream), store.edition(stream), store.size(stream))
@@ -31,6 +32,7 @@ def sizes_of(store: EventStore, streams: Sequence[str]) -> Sequence[int]:
     Raises:
         StoreError: it could not be read.
     """
-    if isinstance(store, AnswersTogether):
-        return [look.size for look in store.looks(streams)]
+    looks = store.capabilities().looks
+    if looks is not None:
+        return [look.size for look in looks(streams)]
     return list(map(store.size, streams))

@@ -18,30 +18,17 @@ An engine guarantees:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol
 
 import msgspec
 
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import SealedError
 
-__all__ = [
-    "AnswersTogether",
-    "EventStore",
-    "KeepsFiles",
-    "KnowsRisks",
-    "MayRefuseErasures",
-    "Record",
-    "RemovedLog",
-    "Repairable",
-    "Seal",
-    "StreamLook",
-    "TellsAtOnce",
-    "TellsChanges",
-]
+__all__ = ["Capabilities", "EventStore", "Record", "RemovedLog", "Seal", "StreamLook"]
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -87,6 +74,43 @@ class Seal(msgspec.Struct, frozen=True):
         if self.state == "moved":
             return SealedError(f"{home} has moved to {self.other} and takes no changes: use that one")
         return SealedError(f"{home} is an incomplete copy of {self.other}: run `backstory copy` again to complete it")
+
+
+class StreamLook(msgspec.Struct, frozen=True):
+    """What `head`, `durable_head`, `edition` and `size` return of a stream."""
+
+    head: Head
+    durable: Head
+    edition: str
+    size: int
+
+
+class Capabilities(msgspec.Struct, frozen=True):
+    """What an engine can do besides what every engine does: a method for each, None where it cannot.
+
+    Where a server or a disk is asked, a method raises StoreError if it cannot be reached or read.
+
+    Attributes:
+        path: Returns the path of the file of this machine that holds a stream.
+        was_repaired: Returns whether a repair has replaced a stream since an edition of it; a repair takes away lines
+            that were read before.
+        head_at_once: Returns what `durable_head` would, without waiting for a disk, a lock or a network, if nothing has
+            changed since it was asked last; otherwise None.
+        looks: Returns what there is to be seen of each stream, in order, with one question across the network.
+        changed: Returns the streams that have other lines than at a position, in any order, and the position now. A
+            stream may be named that has not changed; none is left out that has. A position is one that was returned
+            before; None begins with the position now, which names no stream.
+        risks: Returns what may lose acknowledged commits, as far as a client can know, and what to set.
+        must_erase: Refuses where `redact` would be refused for want of rights.
+    """
+
+    path: Callable[[str], Path] | None = None
+    was_repaired: Callable[[str, str], bool] | None = None
+    head_at_once: Callable[[str], Head | None] | None = None
+    looks: Callable[[Sequence[str]], Sequence[StreamLook]] | None = None
+    changed: Callable[[str | None], tuple[Sequence[str], str]] | None = None
+    risks: Callable[[], Sequence[str]] | None = None
+    must_erase: Callable[[], None] | None = None
 
 
 class EventStore(Protocol):
@@ -281,91 +305,8 @@ class EventStore(Protocol):
         It never waits, is not re-entrant, and ends with its holder.
         """
 
+    def capabilities(self) -> Capabilities:
+        """Return what the engine can do besides; `Capabilities()` where that is nothing."""
+
     def close(self) -> None:
         """Close files and connections that are kept open; the store can be used again."""
-
-
-@runtime_checkable
-class TellsAtOnce(Protocol):
-    """An engine that can tell a durable head without waiting for a disk, a lock or a network."""
-
-    def head_at_once(self, stream: str) -> Head | None:
-        """Return what `durable_head` would, if nothing has changed since it was asked last; otherwise None."""
-
-
-@runtime_checkable
-class TellsChanges(Protocol):
-    """An engine that can tell which streams have changed, without a look at each."""
-
-    def changed(self, since: str | None) -> tuple[Sequence[str], str]:
-        """Return the streams that have other lines than at a position, and the position now.
-
-        A stream may be named that has not changed; none is left out that has. The order is any.
-
-        Args:
-            since: A position that was returned before; None to begin with the position now, which names no stream.
-
-        Raises:
-            StoreError: it could not be read.
-        """
-
-
-@runtime_checkable
-class KnowsRisks(Protocol):
-    """An engine that knows how its servers may lose what was acknowledged."""
-
-    def risks(self) -> Sequence[str]:
-        """Return what may lose acknowledged commits, as far as a client can know, and what to set.
-
-        Raises:
-            StoreError: the servers cannot be reached.
-        """
-
-
-@runtime_checkable
-class MayRefuseErasures(Protocol):
-    """An engine whose login may lack the right to erase."""
-
-    def must_erase(self) -> None:
-        """Refuse where `redact` would be refused for want of rights.
-
-        Raises:
-            StoreError: the login may not erase, or the engine cannot be reached.
-        """
-
-
-class StreamLook(msgspec.Struct, frozen=True):
-    """What `head`, `durable_head`, `edition` and `size` return of a stream."""
-
-    head: Head
-    durable: Head
-    edition: str
-    size: int
-
-
-@runtime_checkable
-class AnswersTogether(Protocol):
-    """An engine that can be asked about several streams with one question, because each has to cross a network."""
-
-    def looks(self, streams: Sequence[str]) -> Sequence[StreamLook]:
-        """Return what there is to be seen of each stream, in order.
-
-        Raises:
-            StoreError: it could not be read.
-        """
-
-
-@runtime_checkable
-class KeepsFiles(Protocol):
-    """An engine that keeps each stream in a file of this machine."""
-
-    def path(self, stream: str) -> Path:
-        """Return the path of the file that holds a stream."""
-
-
-@runtime_checkable
-class Repairable(Protocol):
-    """An engine whose streams can be repaired from outside, which takes lines away that were read before."""
-
-    def was_repaired(self, stream: str, edition: str) -> bool:
-        """Whether a repair has replaced a stream since this edition of it."""

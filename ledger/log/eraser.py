@@ -32,7 +32,7 @@ from backstory.ledger.core.errors import LockTimeoutError, StoreError, Unavailab
 from backstory.ledger.core.events import Redacted, TurnRange
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.engines.port import EventStore, KeepsFiles, MayRefuseErasures
+from backstory.ledger.engines.port import EventStore
 from backstory.ledger.erasure.digest import MARKED, Seal, sealing
 from backstory.ledger.erasure.plan import plan_erasure
 from backstory.ledger.erasure.requests import (
@@ -118,10 +118,11 @@ class Eraser:
 
     def _must_be_allowed(self) -> None:
         """Refuse where a redaction could be committed, and not be carried out."""
-        if isinstance(self._store, MayRefuseErasures):
-            self._store.must_erase()
-        if isinstance(self._store, KeepsFiles):
-            for path in map(self._store.path, self._streams):
+        able = self._store.capabilities()
+        if able.must_erase is not None:
+            able.must_erase()
+        if able.path is not None:
+            for path in map(able.path, self._streams):
                 _must_be_no_link(path)
                 _must_be_no_link(path.with_suffix(".key"))
 

@@ -27,7 +27,7 @@ from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.disk.files import lock_beside
 from backstory.ledger.disk.locks import FileLocks
 from backstory.ledger.engines.looks import sizes_of
-from backstory.ledger.engines.port import EventStore, KeepsFiles
+from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.writer import Writer
 from backstory.projections.document.document import DocumentFile, erase_document, render
@@ -88,7 +88,8 @@ class DocumentProjector:
         lock_timeout: float = 10.0,
     ) -> None:
         # Beside a log its own lock serves; across a network that would cost more than the commit did.
-        locks = None if isinstance(store, KeepsFiles) else FileLocks(lock_timeout, SystemClock(), tidy=True)
+        in_files = store.capabilities().path is not None
+        locks = None if in_files else FileLocks(lock_timeout, SystemClock(), tidy=True)
         self.work = _Work(store, document, memories_when, locks, index=index, share=share, delay=delay)
         self._writers: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
         self._finish = weakref.finalize(self, self.work.finish)
@@ -257,9 +258,10 @@ class _Work(Jobs[Sequence[Scope]]):
         Beside a log the document is written under the ledger's lock. A time in the future means that the clock was set
         back. Where the log is no file of this machine the two times do not compare.
         """
-        if isinstance(self._store, KeepsFiles):
+        path = self._store.capabilities().path
+        if path is not None:
             with contextlib.suppress(OSError):
-                log = self._store.path(writer.ledger).stat().st_mtime_ns
+                log = path(writer.ledger).stat().st_mtime_ns
                 if log < self._document(writer.scope).stat().st_mtime_ns <= time.time_ns():
                     return
         self._suspects[writer.scope] = writer

@@ -11,7 +11,7 @@ from pathlib import Path
 from fakes import PATIENCE
 
 from backstory.ledger.engines.jsonl.store import JsonlStore
-from backstory.ledger.engines.port import EventStore, Record
+from backstory.ledger.engines.port import Capabilities, EventStore, Record
 
 CHANGES = ("append", "append_all", "redact", "remove", "destroy_key", "restore_key", "restore_removed", "set_seal")
 
@@ -28,6 +28,9 @@ class OtherEngine:
 
     def __str__(self) -> str:
         return f"other:{self.inner.home.parent.name}"
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities()
 
     def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
         for seq, line in enumerate(lines, expected):

@@ -16,7 +16,6 @@ from sizes import bytes_below
 from backstory import Backstory
 from backstory.copies import LocalCopies
 from backstory.ledger.core.errors import StoreError
-from backstory.ledger.engines.port import AnswersTogether, TellsChanges
 
 
 @pytest.fixture
@@ -39,7 +38,8 @@ def homes(engine: HomesOn, tmp_path: Path) -> Iterator[tuple[Backstory, Backstor
 
 def follower(home: Backstory) -> LocalCopies:
     """One that need not be waited for, where the engine does not tell what has changed."""
-    return LocalCopies(home, poll_seconds=0.02, sweep_seconds=None if isinstance(home.store, TellsChanges) else 0.02)
+    tells = home.store.capabilities().changed is not None
+    return LocalCopies(home, poll_seconds=0.02, sweep_seconds=None if tells else 0.02)
 
 
 def until(happened: Callable[[], bool]) -> None:
@@ -132,7 +132,7 @@ def test_many_copies_are_compared_with_few_questions(engine: HomesOn, tmp_path: 
                     patch.setattr(bs.store, question, noted(asked, question, whole))
             copies.sweep()
         # An engine that answers one question at a time is asked about each copy.
-        assert asked == ["looks"] if isinstance(bs.store, AnswersTogether) else len(asked) >= 20
+        assert asked == ["looks"] if bs.store.capabilities().looks is not None else len(asked) >= 20
 
 
 def noted(asked: list[str], question: str, whole: Callable[..., object]) -> Callable[..., object]:

@@ -220,7 +220,15 @@ class Tells:
 
 
 def answer(tells: Tells | None, body: bytes | None, head: Head = EMPTY) -> Answer:
-    seen = HeadsSeen((head,), ("ledger",), (Scope("ada"),), tells, 0, None, lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    seen = HeadsSeen(
+        (head,),
+        ("ledger",),
+        (Scope("ada"),),
+        tells and tells.head_at_once,
+        0,
+        None,
+        lambda: datetime(2026, 1, 1, tzinfo=UTC),
+    )
     return Answer(seen, '"t"', [], body, None)
 
 

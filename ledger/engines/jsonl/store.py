@@ -43,7 +43,7 @@ from backstory.ledger.engines.jsonl.keys import StreamKeys
 from backstory.ledger.engines.jsonl.notes import read_note, spelled_note
 from backstory.ledger.engines.jsonl.removal import Removals
 from backstory.ledger.engines.jsonl.seal import FileSeal
-from backstory.ledger.engines.port import Record, RemovedLog, Seal
+from backstory.ledger.engines.port import Capabilities, Record, RemovedLog, Seal
 
 _log = logging.getLogger(__name__)
 
@@ -284,7 +284,7 @@ class JsonlStore:
         return now
 
     def head_at_once(self, stream: str) -> Head | None:
-        """See `TellsAtOnce.head_at_once`: one look at the file."""
+        """See `Capabilities.head_at_once`: one look at the file."""
         try:
             stat = os.stat(self._file(stream))  # noqa: PTH116
         except FileNotFoundError:
@@ -366,6 +366,10 @@ class JsonlStore:
             wait=lambda: self._clock.sleep(_FOLLOW_POLL_SECONDS),
             if_lost="its tail was cut off; restore the file from a copy",
         )
+
+    def capabilities(self) -> Capabilities:
+        """See `EventStore.capabilities`."""
+        return Capabilities(path=self.path, was_repaired=self.was_repaired, head_at_once=self.head_at_once)
 
     def close(self) -> None:
         """Close what is kept open between two appends; the store can be used again."""

@@ -39,7 +39,7 @@ from backstory.ledger.engines.nats.reading import Reading, stream_of
 from backstory.ledger.engines.nats.sealing import Sealing
 from backstory.ledger.engines.nats.setup import Setup
 from backstory.ledger.engines.nats.subjects import COMMITS, EMPTY, KEYS, Subjects, name_of, spell
-from backstory.ledger.engines.port import Record, RemovedLog, Seal, StreamLook
+from backstory.ledger.engines.port import Capabilities, Record, RemovedLog, Seal, StreamLook
 
 __all__ = ["NatsStore"]
 
@@ -100,7 +100,7 @@ class NatsStore:
         return self._connection
 
     def risks(self) -> Sequence[str]:
-        """Return what may lose acknowledged commits on these servers; see `KnowsRisks.risks`."""
+        """Return what may lose acknowledged commits on these servers; see `Capabilities.risks`."""
         self._setup.ensure()
         return self._setup.warnings
 
@@ -236,7 +236,7 @@ class NatsStore:
         return self.looks([stream])[0].edition
 
     def looks(self, streams: Sequence[str]) -> Sequence[StreamLook]:
-        """Return what there is to be seen of each stream; see `AnswersTogether.looks`."""
+        """Return what there is to be seen of each stream; see `Capabilities.looks`."""
         self._setup.ensure()
         return [
             StreamLook(
@@ -264,7 +264,7 @@ class NatsStore:
         return sorted({name.partition("/")[0] for name in below if "/" in name})
 
     def changed(self, since: str | None) -> tuple[Sequence[str], str]:
-        """Return the streams with messages after a position, and the position now; see `TellsChanges.changed`.
+        """Return the streams with messages after a position, and the position now; see `Capabilities.changed`.
 
         A position is the last sequence of each shard. A stream that was removed has no messages to tell of it.
         """
@@ -451,6 +451,10 @@ class NatsStore:
         self._setup.ensure()
         with self._holds.lease(stream, name) as mine:
             yield mine
+
+    def capabilities(self) -> Capabilities:
+        """See `EventStore.capabilities`."""
+        return Capabilities(looks=self.looks, changed=self.changed, risks=self.risks)
 
     def close(self) -> None:
         """Close the connection and end the threads; the store can be used again."""

@@ -68,7 +68,7 @@ class Erasures:
         self._clock = clock
 
     def must_be_allowed(self) -> None:
-        """See `MayRefuseErasures`."""
+        """See `Capabilities.must_erase`."""
         self._connections.run("erase", self._must_be_allowed)
 
     def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:

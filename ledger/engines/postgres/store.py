@@ -15,7 +15,7 @@ from backstory.ledger.concurrency.forks import Renews, register
 from backstory.ledger.core.commit import EMPTY, Head
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.engines.following import followed
-from backstory.ledger.engines.port import Record, RemovedLog, Seal, StreamLook
+from backstory.ledger.engines.port import Capabilities, Record, RemovedLog, Seal, StreamLook
 from backstory.ledger.engines.postgres.address import Address
 from backstory.ledger.engines.postgres.appending import Appends
 from backstory.ledger.engines.postgres.awake import KeptAwake
@@ -155,7 +155,7 @@ class PostgresStore:
         return EMPTY if row is None else Head(row[0], row[1])
 
     def looks(self, streams: Sequence[str]) -> Sequence[StreamLook]:
-        """Return the head, edition and size of each stream; see `AnswersTogether.looks`."""
+        """Return the head, edition and size of each stream; see `Capabilities.looks`."""
         rows = self._connections.rows(
             f"read {' and '.join(streams)}",
             "SELECT name, seq, hash, id, edition, bytes FROM backstory.streams WHERE name = ANY(%s)",
@@ -217,7 +217,7 @@ class PostgresStore:
             yield from followed(self, stream, after, wait=wait, if_lost=lost)
 
     def changed(self, since: str | None) -> tuple[Sequence[str], str]:
-        """Return the streams that have changed since a position; see `TellsChanges`."""
+        """Return the streams that have changed since a position; see `Capabilities.changed`."""
         names, position = changed_since(self._connections, since)
         return list(self.streams()) if names is None else names, position
 
@@ -261,7 +261,7 @@ class PostgresStore:
         self._erasures.destroy_key(stream)
 
     def must_erase(self) -> None:
-        """Refuse a login that may append only; see `MayRefuseErasures`."""
+        """Refuse a login that may append only; see `Capabilities.must_erase`."""
         self._erasures.must_be_allowed()
 
     def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:
@@ -338,6 +338,10 @@ class PostgresStore:
     def lease(self, stream: str, name: str) -> AbstractContextManager[bool]:
         """Try to be the only one at work on something; see `EventStore.lease`."""
         return self._leases.lease(stream, name)
+
+    def capabilities(self) -> Capabilities:
+        """See `EventStore.capabilities`."""
+        return Capabilities(looks=self.looks, changed=self.changed, must_erase=self.must_erase)
 
     def close(self) -> None:
         """Close the connections; the store can be used again."""

@@ -8,14 +8,13 @@ from backstory import Backstory
 from backstory.ledger.core.commit import EMPTY
 from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
-from backstory.ledger.engines.port import TellsAtOnce
 
 STREAM = Scope("ada").stream(LEDGER)
 
 
 def test_a_head_is_told_at_once_while_the_file_is_as_it_was_when_it_was_read(tmp_path: Path) -> None:
     store = JsonlStore(tmp_path)
-    assert isinstance(store, TellsAtOnce)
+    assert store.capabilities().head_at_once is not None
     assert store.head_at_once(STREAM) == EMPTY
     with Backstory.open(tmp_path, background=False) as other:
         memory = other.memory("ada")

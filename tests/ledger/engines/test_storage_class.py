@@ -24,6 +24,15 @@ class Own(JsonlStore):
         assert isinstance(home, Path)
         super().__init__(home / "own")
 
+class Earlier:
+    # A store written for the port before it asked for capabilities.
+    def __init__(self, home: Path) -> None:
+        self.inner = JsonlStore(home)
+
+for _name, _value in vars(EventStore).items():
+    if callable(_value) and not _name.startswith("_") and _name != "capabilities":
+        setattr(Earlier, _name, getattr(JsonlStore, _name))
+
 class Outer:
     class Inner(Own):
         pass
@@ -63,6 +72,7 @@ def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "__init__.py").write_text("", encoding="utf-8")
     (folder / "engine.py").write_text(MODULE, encoding="utf-8")
     (folder / "broken.py").write_text("import a_package_that_is_not_there", encoding="utf-8")
+    (folder / "earlier.py").write_text("from backstory.ledger.log.store import EventStore", encoding="utf-8")
     (folder / "garbled.py").write_text("class", encoding="utf-8")
     monkeypatch.syspath_prepend(folder.parent)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -125,9 +135,17 @@ def test_a_class_that_lacks_methods_is_told_which(tmp_path: Path) -> None:
     assert refusal("own_engines.engine:Partial", tmp_path) == (
         "is not an event store: it lacks append_all, head, durable_head, settled_head, streams, folders, follow, "
         "key, restore_key, destroy_key, redact, remove, is_removed, removed_logs, restore_removed, seal, set_seal, "
-        "edition, size, torn_tail, locked, lease, close "
+        "edition, size, torn_tail, locked, lease, capabilities, close "
         "(see EventStore in ledger/engines/port.py)"
     )
+
+
+def test_a_store_of_the_earlier_port_is_refused_with_what_to_change(tmp_path: Path) -> None:
+    why = refusal("own_engines.engine:Earlier", tmp_path)
+    assert why.startswith("is not an event store: it lacks capabilities")
+    assert "add `def capabilities(self): return Capabilities()`" in why
+    assert "path, was_repaired, head_at_once, looks, changed, risks, must_erase" in why
+    assert "the port is now backstory.ledger.engines.port" in refusal("own_engines.earlier:Own", tmp_path)
 
 
 def test_what_an_engine_says_of_itself_is_passed_on(tmp_path: Path) -> None:
