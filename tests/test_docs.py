@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from fakes import exchange, open_home
 
+from backstory import Backstory, MemoryHandle
 from backstory.lifecycle.copying import _OF_HOME
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -73,6 +74,13 @@ def test_the_table_of_a_home_names_every_file_in_it(tmp_path: Path) -> None:
     found = {path.name for path in (tmp_path / "users/ada").iterdir()}
     assert found >= {"access.json", "faults.json", "vectors.sqlite", "witness.json"}
     assert [name for name in sorted({*found, *_OF_HOME}) if name not in page] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_method_of_a_home_or_a_memory_on_a_page_exists(page: Path) -> None:
+    called = re.findall(r"\b(bs|memory)\.(\w+)\(", page.read_text(encoding="utf-8"))
+    owners = {"bs": Backstory, "memory": MemoryHandle}
+    assert [f"{owner}.{name}" for owner, name in called if not hasattr(owners[owner], name)] == []
 
 
 def test_some_pages_name_modules() -> None:
