@@ -321,7 +321,7 @@ def _extras() -> Check:
         needs = metadata.requires("backstory") or []
     except metadata.PackageNotFoundError:
         return Check("extras", False, "backstory is not installed as a package: install it, or its extras stay unknown")
-    missing: dict[str, list[str]] = {}
+    missing: set[str] = set()
     there: set[str] = set()
     for need in needs:
         extra = re.search(r"""extra\s*==\s*['"]([^'"]+)['"]""", need)
@@ -332,9 +332,10 @@ def _extras() -> Check:
             metadata.version(package[0])
             there.add(extra[1])
         except metadata.PackageNotFoundError:
-            missing.setdefault(extra[1], []).append(package[0])
-    states = [f"{name} is there" for name in sorted(there - set(missing))]
-    states += [f"{name} is not (pip install 'backstory[{name}]')" for name in sorted(missing)]
+            missing.add(extra[1])
+    states = [f"there: {', '.join(sorted(there - missing))}"] if there - missing else []
+    if missing:
+        states += [f"not there: {', '.join(sorted(missing))} (pip install 'backstory[{min(missing)}]' adds one)"]
     return Check("extras", True, "; ".join(states) or "this version has none")
 
 
