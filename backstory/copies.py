@@ -105,7 +105,7 @@ class LocalCopies:
         try:
             self._look()
         except BackstoryError as error:
-            # What has changed meanwhile may not be told again.
+            # What has changed meanwhile may not be named again.
             self._next_sweep = 0.0
             _log.debug("copies of memories lag behind, which is safe: %s", error)
         if time.monotonic() >= self._next_sweep:

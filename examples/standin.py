@@ -1,7 +1,7 @@
 """A model that costs nothing: it answers by a few rules, so that the examples run without a key and without a network.
 
 It has no script. As an assistant it knows the facts in the `<memory>` block it is given, and nothing else; as the
-keeper of memory it reads the conversation it is shown, and carelessly: whoever has moved, it takes for the user.
+keeper of memory it reads the conversation it is shown, and carelessly: it takes each person who has moved for the user.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from backstory.cli.pages.page import show_traceback, write_message
 from backstory.cli.session import Session
 
 _REPEATED = "psycopg.pool"
-"""Logger of each attempt to connect, of which there are many a second; the error of the verb tells of the last one."""
+"""Logger of each attempt to connect, of which there are many a second; the error of the verb is about the last one."""
 
 
 def prepare_streams(ctx: typer.Context, session: Session) -> None:

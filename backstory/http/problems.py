@@ -128,7 +128,7 @@ class Unexpected:
             route = getattr(scope.get("route"), "path", None) or "a request"
             _log.error("%s of %s failed: %s in %s", scope["method"], route, kind, _place(error))
             if begun:
-                # Only a broken connection tells the client that the answer is not whole.
+                # Only a broken connection shows the client that the answer is not whole.
                 raise BrokenAnswerError(kind) from None
             failed = f"this failed unexpectedly ({kind}), see the server's log; what is durable stays so"
             await refusal(scope["path"], 500, failed)(scope, receive, send)

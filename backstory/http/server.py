@@ -87,7 +87,7 @@ def serve(
     on_ready: Callable[[str], None],
     environ: Mapping[str, str] = os.environ,
 ) -> None:
-    """Answer requests until the process is told to end; what is pending is then extracted as far as time allows.
+    """Answer requests until the process is asked to end; what is pending is then extracted as far as time allows.
 
     Args:
         listener: Where to listen.

@@ -27,8 +27,8 @@ _T = TypeVar("_T")
 _UNEXPECTED = "memory failed unexpectedly: go on without it, and do not promise that anything was remembered"
 
 
-class Failure(Exception):  # noqa: N818 it is what a client is told, whatever went wrong
-    """What a client is told of an error, and whether the client has caused it."""
+class Failure(Exception):  # noqa: N818 it is what a client gets, whatever went wrong
+    """What a client gets of an error, and whether the client has caused it."""
 
     def __init__(self, message: str, *, by_client: bool) -> None:
         super().__init__(message)

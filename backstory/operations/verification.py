@@ -71,7 +71,7 @@ class Verifying(Operations):
         return self.heads_seen(turns=turns).heads
 
     def heads_seen(self, *, turns: bool = False) -> HeadsSeen:
-        """Return the heads that a read depends on, as a value that tells later whether they still stand.
+        """Return the heads that a read depends on, as a value that shows later whether they still stand.
 
         Args:
             turns: Whether turns are read, too.

@@ -168,7 +168,7 @@ class OutboxEntry:
         """Whether it holds all that another packed entry of the same thread says, at its beginning."""
         mine, earlier = self._kept or [], other._kept or []
         if isinstance(other._mode, Told) and other._mode.answered:
-            # A client that tells an answer again does not prove it.
+            # A client that repeats an answer does not prove it.
             return False
         return mine[: len(earlier)] == earlier
 

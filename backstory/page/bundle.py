@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["PAGE_BEGINS", "graph_page"]
 
 PAGE_BEGINS = "<!doctype html>\n<!-- A graph of memory, written by Backstory. -->\n"
-"""How every file begins, so that it can be told to be one."""
+"""How every file begins, so that it can be recognised."""
 
 _ESCAPED = re.compile("[<\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """What would end the element that holds the data, or steer a reader of the file; JSON may spell it by its number."""

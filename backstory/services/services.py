@@ -76,7 +76,7 @@ class HeadsSeen(msgspec.Struct, frozen=True):
         tells: Returns the head of a stream at once; None where the engine cannot, or where heads are not all.
         hidden: How many facts of the logs are hidden, because their time is over.
         until: The moment at which the next fact goes, as commits spell it; None: never.
-        now: Tells the time.
+        now: Returns the time.
     """
 
     heads: tuple[Head, ...]
@@ -225,7 +225,7 @@ class ScopeServices(msgspec.Struct, frozen=True):
 
     @property
     def requester(self) -> str | None:
-        """Who asks for an update by name; None where it is whoever opened the home."""
+        """Who asks for an update by name; None where it is the one that opened the home."""
         return None if self.actor == self.home.actor else self.actor
 
     def reading(self) -> Writer:
@@ -341,7 +341,7 @@ class ScopeServices(msgspec.Struct, frozen=True):
         if turns:
             heads.append(store.durable_head(self.own.transcript_stream))
             streams.append(self.own.transcript_stream)
-        # Where agents share sections a read delivers what is under way, which no head tells.
+        # Where agents share sections a read delivers what is under way, which no head shows.
         tells = None if self.shares else store.capabilities().head_at_once
         return HeadsSeen(
             tuple(heads),

@@ -523,7 +523,7 @@ class EventStoreConformance:
                 ready.wait(PATIENCE)
                 for number in range(8):
                     _append_somehow(store, f"thread {who} says {number}")
-            except BaseException as error:  # noqa: BLE001 told to the test below
+            except BaseException as error:  # noqa: BLE001 passed to the test below
                 errors.append(error)
 
         threads = [threading.Thread(target=work, args=(who,)) for who in range(4)]
@@ -611,7 +611,7 @@ class EventStoreConformance:
             assert [look.size for look in looks] == list(map(store.size, names))
             assert list(looks_at(asked, [])) == []
 
-    # Changes, where an engine tells them.
+    # Changes, where an engine names them.
 
     def test_an_engine_that_tells_changes_leaves_none_out(self, engine: Engine, store: EventStore) -> None:
         changed = store.capabilities().changed
@@ -701,7 +701,7 @@ class EventStoreConformance:
                         own.append(stream, line, seq)
                     except SealedError:
                         return
-                    except BaseException as error:  # noqa: BLE001 told to the test below
+                    except BaseException as error:  # noqa: BLE001 passed to the test below
                         errors.append(error)
                         return
                     acknowledged[stream] = seq + 1

@@ -192,7 +192,7 @@ class MemoriesOfHome:
             prefix: What the user's id begins with; "" also finds the scopes without a user.
             users: Only these users, and no scope without one; None for all.
             after: Only scopes behind this folder, to go on from the last one of an earlier answer.
-            limit: How many at most; one more tells whether there are more.
+            limit: How many at most; one more shows whether there are more.
 
         Returns:
             The scopes, in the order of their folders, and how many users there are in all.

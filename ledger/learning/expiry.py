@@ -27,7 +27,7 @@ class Expiry(Jobs[Literal[True]]):
     all the same, and the next commit in it takes them out, as it does after the end and in a forked child.
 
     Args:
-        clock: tells what has lapsed.
+        clock: decides what has lapsed.
         background: whether a thread does it at the moment; it starts with the first fact that will lapse.
     """
 

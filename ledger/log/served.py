@@ -27,7 +27,7 @@ class Serving:
     """Serves the memories of one scope. Safe for threads: the newest result replaces the one before in one step.
 
     Args:
-        clock: tells what has lapsed.
+        clock: decides what has lapsed.
         lapsing: called with the moment at which the next fact lapses, or at which one has, whenever that changes.
     """
 

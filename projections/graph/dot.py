@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from backstory.projections.graph.outline import Arrow, Look, Outline
 
 DOT_BEGINS = "digraph backstory {"
-"""First line of every graph, so that a file can be told to be one."""
+"""First line of every graph, so that a file can be recognised."""
 
 _LOOKS: dict[Look, str] = {
     "thread": 'shape=ellipse, fillcolor="#e8eef9", color="#5b7db8"',

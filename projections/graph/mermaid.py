@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from backstory.projections.graph.outline import LOOKS, Arrow, Box, Look, Outline
 
 MERMAID_BEGINS = "%% memory of backstory"
-"""First line of every flowchart, a comment, so that a file can be told to be one."""
+"""First line of every flowchart, a comment, so that a file can be recognised."""
 
 _SHAPES: dict[Look, tuple[str, str]] = {
     "thread": ("([", "])"),

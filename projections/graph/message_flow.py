@@ -38,7 +38,7 @@ def message_flow_of(
     since: Moment | None = None,
     limit: int = 200,
 ) -> MessageFlow:
-    """Count the turns of some threads; of more routes than `limit` the busiest are told.
+    """Count the turns of some threads; of more routes than `limit` the busiest are named.
 
     A turn's sender is who sent it, else the name of who said it, else the role.
     """

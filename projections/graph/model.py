@@ -154,7 +154,7 @@ class Route(msgspec.Struct, frozen=True):
 
 
 class MessageFlowData(msgspec.Struct, frozen=True):
-    """Who sent what to whom, by first word; `left_out` counts the routes with the fewest turns that are not told.
+    """Who sent what to whom, by first word; `left_out` counts the routes with the fewest turns that are not named.
 
     A turn with several receivers is on several routes. `turns` counts those that stand and were looked at; `thread` and
     `since` are what it was narrowed to.

@@ -91,7 +91,7 @@ def choose(log: Log, choice: Choice, until: int) -> Chosen:
 
 
 def _about(log: Log, fact_id: str, choice: Choice, first: int, until: int) -> Chosen:
-    """What is told of a fact, of what it was made of or took the place of, and of what took its place, on and on."""
+    """What is known of a fact, of what it was made of or took the place of, and of what took its place, on and on."""
     found: dict[int, Commit] = {}
     seen = {fact_id}
     asked = [fact_id]

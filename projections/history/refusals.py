@@ -155,7 +155,7 @@ def _scores(contents: Sequence[str], text: str) -> Iterator[float]:
 
 
 def rarity(holders: int, texts: int) -> float:
-    """Return the weight of a term that so many of all texts have."""
+    """Return the weight of a term, by how many of all texts have it."""
     return math.log(1 + (texts + 1) / (holders + 0.5))
 
 

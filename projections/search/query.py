@@ -125,7 +125,7 @@ class _Kept:
         return self._cited.cleared
 
     def likeness(self, memory: Memory, query: str, most: int | None) -> Mapping[str, float]:
-        """How like the facts of a memory are to a text; at most so many are compared that were not before."""
+        """How like the facts of a memory are to a text; at most that many are compared that were not before."""
         with self._comparing:
             self._likeness.take(self._compared.follow(memory), most)
             return self._likeness.of(query)

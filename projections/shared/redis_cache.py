@@ -134,7 +134,7 @@ def _connected(url: str) -> Redis:
             socket_connect_timeout=_TIMEOUT_SECONDS,
             socket_timeout=_TIMEOUT_SECONDS,
         )
-        # Nor does this: it only tells whether there are such options.
+        # Nor does this: it only shows whether there are such options.
         client.connection_pool.connection_class(**client.connection_pool.connection_kwargs)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"redis_url is no address of Redis: {error}") from error

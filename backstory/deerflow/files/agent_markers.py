@@ -1,7 +1,7 @@
 """Markers of agents: they show that DeerFlow deleted an agent and made another of the same name.
 
-DeerFlow tells its memory nothing when an agent is deleted. Both of its stores of agents, files and database, remove the
-agent's folder, though. So a marker file with a random number is kept in that folder, and the number also beside the
+DeerFlow does not notify its memory when an agent is deleted. Both of its stores of agents, files and database, remove
+the agent's folder, though. So a marker file with a random number is kept in that folder, and the number also beside the
 agent's memory. Where the agent exists and the marker is gone or another, the memory is of a deleted agent.
 
 A missing folder alone proves nothing: the agent may be in a database, or in the older layout that all users share.

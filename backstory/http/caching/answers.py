@@ -1,6 +1,6 @@
 """Kept answers: the bytes of reads, each with the heads that it depends on.
 
-An answer is found only while its heads stand, which one look at each log's file tells, so it is never older than the
+An answer is found only while its heads stand, which one look at each log's file shows, so it is never older than the
 memory at the time of the request. Everything here runs on the event loop, one call after the other. An erasure drops
 what was read of its memory before the erasure is answered. What another process erases is dropped within seconds.
 """

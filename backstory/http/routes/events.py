@@ -127,7 +127,7 @@ async def _followed(
                 yield _ENDED
                 return
             if not admitted():
-                # Its token was revoked. The client connects again, and is told so.
+                # Its token was revoked. The client connects again, and gets the refusal.
                 return
             for entry in found:
                 yield _spelled(entry)

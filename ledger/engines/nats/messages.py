@@ -114,7 +114,7 @@ def read_marker(message: Stored) -> Marker:
     except msgspec.MsgspecError as error:
         raise CorruptLogError(
             f"message {message.seq} on {message.subject} is not from Backstory: delete it with `nats stream rmm`, and "
-            "let nobody else publish there",
+            "let no other program publish there",
             kind="altered",
             stream=message.subject,
             line=0,

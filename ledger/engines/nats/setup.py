@@ -1,7 +1,7 @@
 """Setup of the NATS engine: creates the JetStream streams, and says what may lose acknowledged commits.
 
 A client sees how many replicas a stream has. It does not see `sync_interval`, which only the servers' own configuration
-states: so the URL names the servers' monitoring (`monitor=`), which tells, or states it (`sync=always`).
+states: so the URL names the servers' monitoring (`monitor=`), which shows it, or states it (`sync=always`).
 """
 
 from __future__ import annotations

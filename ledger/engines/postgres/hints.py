@@ -1,4 +1,4 @@
-"""Hints of new commits: who appends tells on a channel which streams have grown, and who follows one looks at once.
+"""Hints of new commits: an append names on a channel the streams that have grown, and a follower of one looks at once.
 
 A hint may be late or missing, and behind a pooler there are none. So a follower looks by itself, too, ten times a
 second, and what it returns comes from the table alone.

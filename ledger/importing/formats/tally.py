@@ -26,7 +26,7 @@ class Tally:
         self.users: Counter[str] = Counter()
 
     def refuse(self, why: str, count: int = 1) -> None:
-        """Count items that are refused; there may be any number of reasons, so only the first are told apart."""
+        """Count items that are refused; there may be any number of reasons, so only the first are kept apart."""
         known = why in self.refused or len(self.refused) < _MOST_NAMED
         self.refused[why if known else _OTHER] += count
 

@@ -271,7 +271,7 @@ class _Delivery:
         return None if known is None else Alignment(known.known, tuple(turn.n for turn in replaced))
 
     def _answered_earlier(self, alike: int, rest: Sequence[Piece]) -> Alignment | None:
-        """Recognise the whole thread with an earlier answer given again: all that followed it is told again."""
+        """Recognise the whole thread with an earlier answer given again: all that followed it is sent again."""
         if self._mixed or alike == len(self._sent) or not alike:
             return None
         if (self._sent[alike - 1].role, self._sent[alike].role) != ("user", "assistant"):

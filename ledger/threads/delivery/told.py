@@ -1,6 +1,6 @@
-"""Told conversations: what is new of one that a model is asked with, as a proxy hears it.
+"""Conversations of a proxy: what is new of one that a client sends a model each time as a whole.
 
-A client tells a model the whole conversation each time, and rewrites it: it strips answers and flattens calls of tools,
+A client sends a model the whole conversation each time, and rewrites it: it strips answers and flattens calls of tools,
 cuts off or summarises the beginning, and takes the context around a question away again. The words of the user stay.
 So the user's messages are matched with the user's turns at the end of a thread, the last ones first:
 
@@ -102,7 +102,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class _Said(NamedTuple):
-    """A message of the user; `asked`: it belongs to the question, which must be told word for word."""
+    """A message of the user; `asked`: it belongs to the question, which must be sent word for word."""
 
     place: int
     words: str
@@ -137,7 +137,7 @@ def place_of(thread: Thread, messages: Sequence[Kept], *, seal: Seal | None = No
 
     Args:
         thread: What is recorded.
-        messages: The conversation as a client tells it, without the new answer.
+        messages: The conversation as a client sends it, without the new answer.
         seal: The keyed digest by which erased turns are recognised; None where the scope has no key.
         now: The time, for a first question that is asked again; empty if that is no proof.
     """
@@ -145,7 +145,7 @@ def place_of(thread: Thread, messages: Sequence[Kept], *, seal: Seal | None = No
 
 
 class TellingOf:
-    """A conversation as a client tells it, without the new answer, to look for in threads."""
+    """A conversation as a client sends it, without the new answer, to look for in threads."""
 
     def __init__(self, messages: Sequence[Kept]) -> None:
         begin = begin_of_question(messages)
@@ -176,7 +176,7 @@ def align_told(
     Args:
         thread: What is recorded.
         messages: The conversation.
-        told: What the proxy says of it.
+        told: What the proxy knows of it.
         seal: As for `place_of`.
         now: As for `place_of`.
     """
@@ -186,7 +186,7 @@ def align_told(
     place = place_of(thread, asked, seal=seal, now=now)
     if place is None:
         place = _unanswered(thread, asked, messages[-1:] if told.answered else ())
-    # A history that was never seen is no speech, and neither is an answer that is told again.
+    # A history that was never seen is no speech, and neither is an answer that is sent again.
     begin = max(begin_of_exchange(asked), 0 if place is None else place.end)
     known = {*range(begin), *(n for n in range(begin, len(asked)) if asked[n].role != "user")}
     if place is None:
@@ -201,7 +201,7 @@ def align_told(
         if any(_is_answer(piece, messages[-1], seal) for piece in answers):
             known.add(len(asked))
         elif not behind:
-            # An answer that the client tells before the question is not the one that is given again.
+            # An answer that the client sends before the question is not the one that is given again.
             said = {plain_words(one.content) for one in asked if one.role != "user"}
             stand = [piece for piece in answers if isinstance(piece, Turn) and thread.stands(piece.n)]
             superseded = tuple(turn.n for turn in stand if plain_words(turn.content) not in said)
@@ -304,7 +304,7 @@ class _Search:
         said, question = pairs[0]
         telling = sum(has_substance(one.words) for one, _ in pairs)
         again = count == len(self._said)
-        # Behind the newest question no answer is told.
+        # Behind the newest question no answer is sent.
         agrees, told = self._agrees(*pairs[1 if again and said.asked and len(pairs) > 1 else 0])
         hint = self._hint(question)
         evident = telling + (agrees is True and has_substance(told))
@@ -323,7 +323,7 @@ class _Search:
             elif not any(one.answered for _, one in pairs[1:]):
                 holds = self._is_asked_again(pairs, hint, exhausted=exhausted)
         elif again and said.asked and question.answered:
-            # An answer loses its standing by it, so it must not be the one that is told before the question.
+            # An answer loses its standing by it, so it must not be the one that is sent before the question.
             before, _ = self._agrees(pairs[1][0], question) if len(pairs) > 1 else (False, "")
             holds = holds and evident > 0 and not missed and (agrees is not False or not before)
         if not holds:
@@ -361,7 +361,7 @@ class _Search:
         return _Pairs(pairs, left, missed, passed, exhausted=True)
 
     def _sought(self, question: _Question, left: int, most: int) -> int | None:
-        """Return which of a number of messages is a turn; one before others only where it is told word for word."""
+        """Return which of a number of messages is a turn; one before others only where it is sent word for word."""
         if not left or self._is(question, self._said[left - 1]):
             return left - 1 if left else None
         if question.words not in self._telling.words or self._said[left - 1].asked or not has_substance(question.words):
@@ -388,7 +388,7 @@ class _Search:
         return question.words == said.words if said.asked else may_be_same(question.words, said.words)
 
     def _agrees(self, said: _Said, question: _Question) -> tuple[bool | None, str]:
-        """Whether the client tells the recorded answer behind a question, None without one; and that answer."""
+        """Whether the client sends the recorded answer behind a question, None without one; and that answer."""
         told = next(iter(self._messages[said.place + 1 : said.place + 2]), None)
         turn = next(_behind(self._thread, question.piece.n), None)
         if told is None or not isinstance(turn, Turn) or told.role == "user":

@@ -1,4 +1,4 @@
-"""Words of a message, compared in spite of what a client does to them when it tells them again.
+"""Words of a message, compared in spite of what a client does to them when it sends them again.
 
 Clients strip and rewrap what was said, cut it short, and put context around a question, or take it away again.
 """
@@ -18,7 +18,7 @@ def plain_words(text: str) -> str:
 
 
 def may_be_same(one: str, other: str) -> bool:
-    """Say whether two texts in plain words may be one message, told in two ways.
+    """Say whether two texts in plain words may be one message, spelled in two ways.
 
     They are equal; or one is the other cut short; or one holds the other between whole words, as a question with
     context around it. A text of no substance is looked for at the end alone.

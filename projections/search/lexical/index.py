@@ -86,7 +86,7 @@ class LexicalIndex:
         """The words of facts, by the slot of the turn that they were learned from."""
         self._asks = Growing()
         self._asks.extend([0])
-        """Which slots are short questions of somebody."""
+        """Which slots are short questions."""
         self._counting: Floats | None = None
         self._nearby = Neighbours()
         self._speakers = Tags(words_of)

@@ -122,7 +122,7 @@ class _Document:
 
 
 class _Inflated:
-    """Reads a copy of a compressed answer. It is passed on as it came, so the bytes of its end cannot be told apart."""
+    """Reads a copy of a compressed answer. It is passed on as it came: the bytes of its end are not distinguished."""
 
     def __init__(self, reader: AnswerReader) -> None:
         self.over = False
