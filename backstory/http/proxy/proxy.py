@@ -338,8 +338,8 @@ def _target(scope: Scope, mounted: str) -> tuple[str, bytes] | None:
         path = unquote(rest.decode("ascii"))
     except UnicodeDecodeError:
         return None
-    # `..` would lead out of the base URL.
-    if not found or not path.startswith("/") or {".", ".."} & set(_SEPARATOR.split(path)):
+    # `..` would lead out of the base URL; behind a base without a path, `%2F@host` would name another server.
+    if not found or not rest.startswith(b"/") or {".", ".."} & set(_SEPARATOR.split(path)):
         return None
     return path.rstrip("/"), rest
 

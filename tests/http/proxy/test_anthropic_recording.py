@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import http.client
 import json
 import threading
 from pathlib import Path
@@ -421,3 +422,14 @@ def test_the_server_has_the_proxy_at_its_path(tmp_path: Path, upstream: StandIn)
 )
 def test_the_model_server_is_configured(stated: str | None, environ: dict[str, str], expected: str) -> None:
     assert ANTHROPIC.upstream(Settings(anthropic_base_url=stated), environ) == expected
+
+
+@pytest.mark.parametrize("slash", ["%2F", "%2f", "%2F%2F"])
+def test_a_path_cannot_name_another_server(claude, upstream, slash):
+    """The base URL has no path, so what follows it without a slash would be a part of its host."""
+    claimed = upstream.base_url.partition("//")[2].split("/")[0]
+    connection = http.client.HTTPConnection(claude.url.partition("//")[2].split("/")[0])
+    connection.request("GET", f"/proxy/anthropic{slash}@{claimed}/v1/models")
+    assert connection.getresponse().status == 404
+    connection.close()
+    assert upstream.requests == []
