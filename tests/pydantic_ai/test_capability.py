@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from uuid import UUID
 
@@ -339,3 +340,16 @@ def test_an_empty_memory_leaves_a_call_unchanged(bs):
     scripted = Scripted("Hi.")
     whole(agent(bs, scripted), "Hello")
     assert scripted.texts() == ["Hello"]
+
+
+def test_the_example_of_the_page_runs_as_a_program(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    page = (Path(__file__).parents[2] / "docs/how-to/pydantic-ai.md").read_text(encoding="utf-8")
+    block = page.split("\n\n`BackstoryMemory` is")[0]
+    lines = [line[4:] for line in block.splitlines() if line.startswith("    ") and "pip install" not in line]
+    code = "\n".join(lines).replace('"openai:gpt-5-mini"', "scripted")
+    assert "scripted" in code
+    exec(compile(code, "pydantic-ai.md", "exec"), {"scripted": Scripted("In Bergen.").model})  # noqa: S102 it is our own page
+    assert capsys.readouterr().out == "In Bergen.\n"
+    with Backstory.open(tmp_path / ".backstory") as bs:
+        assert said(bs, "thread-1") == ["user: Where do I live?", "assistant: In Bergen."]
