@@ -88,10 +88,6 @@ if TYPE_CHECKING:
     from backstory.projections.history.audit import HistoryItem as HistoryItem
     from backstory.projections.history.audit import Removed as Removed
     from backstory.projections.history.audit import Why as Why
-    from backstory.projections.history.history import Diff as Diff
-    from backstory.projections.history.history import LogEntry as LogEntry
-    from backstory.projections.history.history import Revision as Revision
-    from backstory.projections.history.history import SectionChange as SectionChange
     from backstory.projections.history.moment import CommitChange as CommitChange
     from backstory.projections.history.moment import FactOrder as FactOrder
     from backstory.projections.history.moment import FactWindow as FactWindow
@@ -105,6 +101,10 @@ if TYPE_CHECKING:
     from backstory.projections.history.section_audit import WhySection as WhySection
     from backstory.projections.history.times import At as At
     from backstory.projections.history.times import When as When
+    from backstory.projections.history.views import Diff as Diff
+    from backstory.projections.history.views import LogEntry as LogEntry
+    from backstory.projections.history.views import Revision as Revision
+    from backstory.projections.history.views import SectionChange as SectionChange
     from backstory.projections.index.builder import IndexProgress as IndexProgress
     from backstory.projections.index.model_usage import DayUsage as DayUsage
     from backstory.projections.index.model_usage import ModelUsage as ModelUsage
@@ -188,7 +188,7 @@ projections.context.why_said WhySaid
 projections.document.document Document DocumentFact DocumentSection
 projections.graph Graph MessageFlow
 projections.history.audit Birth Evidence HistoryItem Removed Why
-projections.history.history Diff LogEntry Revision SectionChange
+projections.history.views Diff LogEntry Revision SectionChange
 projections.history.moment CommitChange FactOrder FactWindow MemoryMoment SectionText
 projections.history.preview ClearedAgent UndoResult
 projections.history.refusals Refusal WhyNot

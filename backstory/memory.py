@@ -14,8 +14,8 @@ from backstory.ledger.core.scope import Scope
 from backstory.metagpt.turns import Turns
 from backstory.operations.changing import Changing
 from backstory.operations.document_access import DocumentAccess
+from backstory.operations.explaining import Explaining
 from backstory.operations.forgetting import Forgetting
-from backstory.operations.history import Explaining
 from backstory.operations.learning import Learning
 from backstory.operations.reading import Reading
 from backstory.operations.recording import Recording

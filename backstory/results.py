@@ -12,7 +12,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.erasure.requests import Sharing
 from backstory.projections.document.document import Document
 from backstory.projections.history.audit import Removed
-from backstory.projections.history.history import Revision, SectionChange
+from backstory.projections.history.views import Revision, SectionChange
 from backstory.projections.turns.superseded import SupersededTurn
 from backstory.projections.what_if.reextract import UpdateCounts
 

@@ -16,7 +16,7 @@ from backstory.ledger.engines.port import EventStore
 from backstory.ledger.learning.expiry import Expiry
 from backstory.ledger.log.writer import Listener, Salts, Writer
 from backstory.projections.context import Blocks, ScopeBlocks
-from backstory.projections.document.usage import UsageTracker
+from backstory.projections.document.fact_use import FactUse
 from backstory.projections.index.builder import IndexProgress
 from backstory.projections.index.index import ScopeIndex
 from backstory.projections.index.keyed_commits import KeyedCommits
@@ -228,7 +228,7 @@ class ScopeStates:
         listeners: Sequence[Listener],
         blocks: Blocks,
         searches: SearchServices,
-        usage: UsageTracker,
+        usage: FactUse,
         purges: Sequence[Callable[[Writer], None]],
         shared: SharedMemories | None,
         shares_sections: bool,

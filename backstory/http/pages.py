@@ -10,8 +10,8 @@ import msgspec
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.policy import PolicyKey, PolicyValue
-from backstory.projections.history.history import LogEntry
 from backstory.projections.history.refusals import Refusal
+from backstory.projections.history.views import LogEntry
 from backstory.projections.turns import TurnView
 from backstory.projections.what_if.needed import ExplainedRefusal
 from backstory.results import ParkedThread, ScopeSummary, ThreadSummary

@@ -25,8 +25,8 @@ from backstory.ledger.log.writer import Listener, Salts
 from backstory.ledger.threads.due import Timing
 from backstory.outbox.faults import EmbeddingFaults, Faults, ModelFaults
 from backstory.outbox.outbox import Outbox
+from backstory.projections.document.fact_use import FactUse
 from backstory.projections.document.projector import DocumentProjector
-from backstory.projections.document.usage import UsageTracker
 from backstory.projections.index.builder import IndexProgress
 from backstory.projections.index.index import ScopeIndex
 from backstory.projections.search.query import Search
@@ -152,7 +152,7 @@ def assemble(
         share=None if shared is None else shared.keep,
         lock_timeout=settings.file_lock_timeout_seconds,
     )
-    usage = UsageTracker(document, clock)
+    usage = FactUse(document, clock)
     expiry = Expiry(clock, background=background)
     blocks = blocks_of(settings, None if chosen is None else chosen.name)
     states = ScopeStates(

@@ -32,7 +32,7 @@ from backstory.ledger.rules.admission import commit_named
 from backstory.memory import MemoryHandle
 from backstory.memory_tests.kept_replies import KeptReply, prompt_key
 from backstory.memory_tests.steps import Message, Step, message_of
-from backstory.projections.history.history import LogEntry
+from backstory.projections.history.views import LogEntry
 
 _UNDONE = {"hand", "revert", "rollback", "clear", "import"}
 """The reasons of a removal that say that the fact was wrong; after the others it was true once."""

@@ -23,9 +23,9 @@ from backstory.ledger.threads.due import Due
 from backstory.projections.context import Context
 from backstory.projections.context.joined import join_periods, parted
 from backstory.projections.document.document import Document, document_of
-from backstory.projections.history.history import diff
 from backstory.projections.history.moment import FactOrder, FactQuery, MemoryMoment, memory_moment
 from backstory.projections.history.times import At, When
+from backstory.projections.history.views import diff
 from backstory.results import RECENT_COMMITS, EndingFact, Eviction, FaultCount, ParkedThread, PendingThread, Status
 from backstory.services.context import context as block_of
 from backstory.services.named import begun_fact

@@ -14,7 +14,7 @@ from backstory.aio import in_thread
 from backstory.ledger.core.errors import ConfigError, UsageError
 from backstory.ledger.extraction.models.model import Model
 from backstory.ledger.log.commits import read_commits
-from backstory.projections.history.history import diff
+from backstory.projections.history.views import diff
 from backstory.projections.what_if.call_budget import BudgetedModel
 from backstory.projections.what_if.reextract import RecordedLedger, RecordedTurns, Rerun, ask_again
 from backstory.projections.what_if.what_if import WhatIfRun

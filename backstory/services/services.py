@@ -35,8 +35,8 @@ from backstory.open_files import translate_verbs
 from backstory.outbox.faults import Faults
 from backstory.projections.context import Blocks
 from backstory.projections.context.joined import USERS, Joined, join
+from backstory.projections.document.fact_use import FactUse
 from backstory.projections.document.projector import DocumentProjector
-from backstory.projections.document.usage import UsageTracker
 from backstory.projections.history.replay import Moment
 from backstory.projections.history.times import At, TimeReader
 from backstory.projections.index.index import ScopeIndex
@@ -116,7 +116,7 @@ class HomeServices(msgspec.Struct, frozen=True, weakref=True):
     folder: Path
     document: Callable[[Scope], Path]
     projector: DocumentProjector
-    usage: UsageTracker
+    usage: FactUse
     faults: Faults
     outbox: Outbox
     blocks: Blocks

@@ -37,7 +37,7 @@ from backstory.projections.graph.model import (
 )
 from backstory.projections.graph.selection import Choice, Chosen, Log, choose, kinships
 from backstory.projections.history.audit import Removed
-from backstory.projections.history.history import entry, facts_of
+from backstory.projections.history.views import entry, facts_of
 
 _UNDOING = ("revert", "rollback")
 

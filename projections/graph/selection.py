@@ -10,8 +10,8 @@ import msgspec
 
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.events import FactAdded, FactRemoved
-from backstory.projections.history.history import facts_of
 from backstory.projections.history.replay import Moment
+from backstory.projections.history.views import facts_of
 
 
 class Log(Protocol):

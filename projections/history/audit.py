@@ -32,7 +32,7 @@ from backstory.ledger.core.moments import ends
 from backstory.ledger.rules.review import has_lapsed
 from backstory.ledger.threads import ranges
 from backstory.ledger.threads.ranges import Ranges
-from backstory.projections.history.history import concerns, revision_in_words
+from backstory.projections.history.views import concerns, revision_in_words
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from backstory.ledger.core.events import DOCUMENT_SECTIONS, Fact
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import same_category
 from backstory.ledger.erasure.content import folded
-from backstory.projections.history.history import Diff, Revision, SectionChange, entry
+from backstory.projections.history.views import Diff, Revision, SectionChange, entry
 
 FactOrder = Literal["born", "confidence", "content", "category"]
 """What facts are sorted by. Facts that are equal in it stay in the order of their births."""

@@ -27,8 +27,8 @@ from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import must_belong
 from backstory.ledger.threads import ranges
 from backstory.ledger.threads.turn_columns import Trace
-from backstory.projections.history.history import facts_of
 from backstory.projections.history.refusals import statement_of
+from backstory.projections.history.views import facts_of
 from backstory.projections.index.kv import ChecksummedKV
 from backstory.projections.index.model_usage import UsageCount, usage_key
 from backstory.projections.index.periods import Period, keys_of

@@ -50,8 +50,8 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import DEDUP_KEYS, EVIDENCE, PolicyValue, policy_key
 from backstory.ledger.rules.decide import decide
 from backstory.ledger.rules.screening import merged_confidence
-from backstory.projections.history.history import value_in_words
 from backstory.projections.history.refusals import content_of
+from backstory.projections.history.views import value_in_words
 from backstory.projections.what_if.counterfactual import command_of
 
 LIFTED_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(

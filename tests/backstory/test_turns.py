@@ -60,13 +60,13 @@ PAGE = (Path(__file__).parents[2] / "docs/explanation/turns.md").read_text(encod
 
 
 def test_the_pages_example_does_what_the_page_says(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     exec(compile(PAGE.split("```python\n")[1].split("```")[0], "turns.md", "exec"), names)  # noqa: S102 our own page
     assert [turn.id for turn in names["plan"]] == ["p1"]
     assert texts(names["inbox"]) == ["Plan the trip.", "Day 1: Oslo.", "Looks good."]
     assert names["news"] == []
-    with Backstory.open(tmp_path / ".backstory", background=False) as bs:
+    with Backstory.open(tmp_path / "turns", background=False) as bs:
         assert texts(bs.memory("ada").turns.get()) == ["Plan the trip.", "Looks good."]
 
 

@@ -28,10 +28,10 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.rules.undo import Note
 from backstory.projections.context.why_said import GivenFact, WhySaid
 from backstory.projections.history.audit import HistoryItem, Why
-from backstory.projections.history.history import Diff, LogEntry, policy_in_words, revision_in_words
 from backstory.projections.history.preview import ClearedAgent, UndoResult
 from backstory.projections.history.refusals import WhyNot
 from backstory.projections.history.section_audit import SectionHistoryItem, WhySection
+from backstory.projections.history.views import Diff, LogEntry, policy_in_words, revision_in_words
 from backstory.projections.integrity.stream_check import Problem
 from backstory.projections.integrity.verify import Verification
 from backstory.results import Reextracted, WhatIf

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from backstory.cli.pages.labels import counted
 from backstory.cli.pages.page import Page
-from backstory.projections.history.history import LogEntry
+from backstory.projections.history.views import LogEntry
 from backstory.results import ImportedDocument, ReadFile
 
 _MOST_REASONS = 10

@@ -15,7 +15,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import ThreadSummaryText
 from backstory.projections.context.joined import OwnedFact
 from backstory.projections.document.document import Document, DocumentFact
-from backstory.projections.history.history import value_in_words
+from backstory.projections.history.views import value_in_words
 from backstory.projections.turns import TurnView
 from backstory.projections.turns.superseded import SupersededTurn
 from backstory.results import (

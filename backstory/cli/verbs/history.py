@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from backstory.ledger.core.scope import Scope
     from backstory.memory import MemoryHandle
     from backstory.projections.document.document import Document
-    from backstory.projections.history.history import LogEntry
+    from backstory.projections.history.views import LogEntry
 
 _SCREEN_ROWS = 20
 
@@ -184,7 +184,7 @@ def _follow(
     from backstory.cli.pages.page import write_json
     from backstory.ledger.core.commit import unseal
     from backstory.ledger.core.scope import LEDGER
-    from backstory.projections.history.history import concerns, entry
+    from backstory.projections.history.views import concerns, entry
 
     def show(one: LogEntry) -> None:
         if session.as_json:

@@ -26,7 +26,7 @@ from backstory.http.routes.parameters import versioned
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import BackstoryError, NotFoundError, UsageError
 from backstory.memory import MemoryHandle
-from backstory.projections.history.history import LogEntry
+from backstory.projections.history.views import LogEntry
 
 router = versioned("Explain")
 

@@ -30,8 +30,8 @@ from backstory.memory import MemoryHandle
 from backstory.projections.context.why_said import WhySaid
 from backstory.projections.graph import Graph, MessageFlow
 from backstory.projections.history.audit import Why
-from backstory.projections.history.history import Diff, LogEntry
 from backstory.projections.history.section_audit import WhySection
+from backstory.projections.history.views import Diff, LogEntry
 from backstory.projections.index.model_usage import ModelUsage
 from backstory.projections.index.timeline import Timeline
 from backstory.projections.integrity.verify import Verification

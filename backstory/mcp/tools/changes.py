@@ -22,7 +22,7 @@ from backstory.ledger.core.events import (
 from backstory.ledger.core.policy import POLICY_KEYS
 from backstory.mcp.budget import cut, name_of, quoted
 from backstory.mcp.tools.results import Change
-from backstory.projections.history.history import Diff, policy_in_words, revision_in_words
+from backstory.projections.history.views import Diff, policy_in_words, revision_in_words
 
 _SIGNS = {"added": "+", "removed": "-"}
 

@@ -16,7 +16,7 @@ from backstory.mcp.tools.memory_tool import MemoryTool
 from backstory.mcp.tools.reading import DATA, READS, Thread
 from backstory.mcp.tools.results import CommitItem, DiffResult, HistoryResult
 from backstory.memory import MemoryHandle
-from backstory.projections.history.history import LogEntry
+from backstory.projections.history.views import LogEntry
 
 _MOST = 100
 _MOMENT = (

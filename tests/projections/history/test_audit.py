@@ -17,7 +17,7 @@ from backstory.ledger.core.policy import Policy
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.projections.history.audit import why
-from backstory.projections.history.history import policy_in_words, revision_in_words, value_in_words
+from backstory.projections.history.views import policy_in_words, revision_in_words, value_in_words
 
 
 @pytest.fixture

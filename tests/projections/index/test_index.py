@@ -35,8 +35,8 @@ from backstory.ledger.log.folded.snapshot import Place
 from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.transcript import Transcript
 from backstory.ledger.threads.turn_columns import Trace
-from backstory.projections.history.history import concerns
 from backstory.projections.history.replay import memories_when, memory_at
+from backstory.projections.history.views import concerns
 from backstory.projections.index.builder import IndexBuilder
 from backstory.projections.index.index import Around, ScopeIndex
 from backstory.projections.index.index_file import IndexFile

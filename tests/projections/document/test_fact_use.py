@@ -22,7 +22,7 @@ from backstory.ledger.disk.locks import FileLocks
 from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.lifecycle.maintenance import doctor
 from backstory.memory import MemoryHandle
-from backstory.projections.document.usage import UsageTracker
+from backstory.projections.document.fact_use import FactUse
 
 DAY = 86_400.0
 ADA = Scope("ada")
@@ -205,8 +205,8 @@ def test_where_nothing_can_be_written_few_uses_are_kept(bs: Backstory, monkeypat
     def refused(*_: object, **__: object) -> bool:
         raise StoreError("no")
 
-    monkeypatch.setattr(UsageTracker, "_write", refused)
-    monkeypatch.setattr("backstory.projections.document.usage._MOST_UNWRITTEN", 2)
+    monkeypatch.setattr(FactUse, "_write", refused)
+    monkeypatch.setattr("backstory.projections.document.fact_use._MOST_UNWRITTEN", 2)
     for number in range(5):
         met(bs, f"user{number}")
     assert len(bs._services.usage._unwritten) == 2
@@ -323,7 +323,7 @@ def test_a_home_where_it_cannot_be_written_works_as_ever(
 def test_whoever_keeps_its_lock_is_not_waited_for_long(
     bs: Backstory, memory: MemoryHandle, home: Path, clock: FakeClock
 ) -> None:
-    heat = UsageTracker(bs._services.document, clock, patience=0.01)
+    heat = FactUse(bs._services.document, clock, patience=0.01)
     others = FileLocks(1, SystemClock())
     heat.touch(memory._services.own, ["fact_2_0"])
     with others.held(str(file(home).with_name("access.lock"))):

@@ -18,10 +18,10 @@ from backstory.projections.context import Given
 from backstory.projections.context.joined import join
 from backstory.projections.context.why_said import WhySaid, quoted_turns, said_without_note, why_said
 from backstory.projections.history.audit import Evidence, Why, why
-from backstory.projections.history.history import Diff, LogEntry, diff, entry
 from backstory.projections.history.refusals import WhyNot, why_not
 from backstory.projections.history.section_audit import WhySection, why_section
 from backstory.projections.history.times import At, When
+from backstory.projections.history.views import Diff, LogEntry, diff, entry
 from backstory.projections.index.index import ScopeIndex
 from backstory.projections.index.model_usage import ModelUsage
 from backstory.projections.index.timeline import Timeline

@@ -65,7 +65,7 @@ class _State:
         self.warned = False
 
 
-class UsageTracker:
+class FactUse:
     """Tracks the usage of the facts of each scope; safe for threads, processes and forks.
 
     Args:
