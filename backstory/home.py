@@ -275,7 +275,7 @@ class Backstory(MemoriesOfHome):
         if self.store.head(writer.ledger).seq == 0:
             return True
         done = self._services.projector.flush(writer)
-        self._services.states(scope).index.follow()
+        self._services.states(scope).follow()
         return done
 
     def must_learn(self) -> None:

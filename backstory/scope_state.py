@@ -21,7 +21,7 @@ from backstory.projections.index.builder import IndexProgress
 from backstory.projections.index.index import ScopeIndex
 from backstory.projections.index.keyed_commits import KeyedCommits
 from backstory.projections.read_model import ReadModel
-from backstory.projections.search.query import Search
+from backstory.projections.search.query import WORDS, Search, delete_stale_words
 from backstory.projections.search.services import SearchServices
 from backstory.projections.shared.memories import SharedMemories
 from backstory.projections.turns import TurnFollower, TurnLog
@@ -119,7 +119,12 @@ class ScopeState:
     @_warm
     def search(self) -> Search:
         """Facts and turns by words and by meaning."""
-        return self.home.searches.search(self.writer, self._follower)
+        return self.home.searches.search(self.writer, self._follower, self._let_go_of_turns)
+
+    def _let_go_of_turns(self) -> None:
+        """Drop the turns that were read, unless something else shows them."""
+        if "turns" not in self.__dict__:
+            self._follower.start_over()
 
     @_warm
     def turns(self) -> TurnLog:
@@ -161,6 +166,11 @@ class ScopeState:
             if agent.scope.user == self.scope.user and "blocks" in agent.__dict__:
                 # An agent's block may hold its user's facts.
                 agent.blocks.start_over()
+
+    def follow(self) -> None:
+        """Bring the index up to date, and delete the index by words if it is not of these logs."""
+        self.index.follow()
+        delete_stale_words(self.home.store, self.scope, self.home.document(self.scope).with_name(WORDS))
 
     def start_over(self) -> None:
         """Read the logs anew: others may have come in place of those that were read."""

@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -26,10 +26,10 @@ from backstory.ledger.core.commit import Commit, Head, prev_of, unseal
 from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, StoreError
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.disk.files import make_folder, translated
-from backstory.ledger.disk.locks import polled, try_lock
+from backstory.ledger.disk.files import translated
 from backstory.ledger.engines.looks import looks_at
 from backstory.ledger.engines.port import EventStore, Record, StreamLook
+from backstory.projections.derived_lock import LOCK, KeptError, derived_lock
 from backstory.projections.index.builder import IndexBuilder, IndexProgress, StaleError
 from backstory.projections.index.kv import ChecksummedKV
 from backstory.projections.index.schema import NOTHING, IndexPosition, StreamPosition, Table, ThreadState, named
@@ -50,10 +50,6 @@ T = TypeVar("T")
 _tip = msgspec.msgpack.Decoder(IndexPosition)
 _memory = msgspec.msgpack.Decoder(Memory)
 _thread_state = msgspec.msgpack.Decoder(ThreadState)
-
-
-class _KeptError(Exception):
-    """Another process keeps the file."""
 
 
 class IndexSnapshot:
@@ -214,7 +210,7 @@ class IndexFile:
             try:
                 with self._locked(fcntl.LOCK_EX, self._patience):
                     pass
-            except (_KeptError, UnusableError):
+            except (KeptError, UnusableError):
                 return
         self.ask(lambda _: None)
 
@@ -236,7 +232,7 @@ class IndexFile:
                             return question(standing)
             with self._locked(fcntl.LOCK_EX, self._patience):
                 return question(self._renewed())
-        except _KeptError:
+        except KeptError:
             if self._own is None:
                 self._own = self._copied()
             return question(self._private())
@@ -375,9 +371,9 @@ class IndexFile:
             with self._locked(fcntl.LOCK_EX, self._lock_timeout), self._mutex, translated(self.path, "delete"):
                 self._own = None
                 self._remove()
-        except _KeptError as error:
+        except KeptError as error:
             raise LockTimeoutError(
-                f"{self.path.with_name('index.lock')} is held by another process after {self._lock_timeout:g} s: "
+                f"{self.path.with_name(LOCK)} is held by another process after {self._lock_timeout:g} s: "
                 "wait for it, or end it"
             ) from error
         except UnusableError as error:
@@ -405,7 +401,7 @@ class IndexFile:
                 with classified(io_is_damage=True), self._locked(fcntl.LOCK_SH, self._patience):
                     standing = self._from_file()
                     return None if standing is None else question(standing.kv, standing.tip)
-            except _KeptError:
+            except KeptError:
                 _log.warning("%s was not looked at: another process is writing it", self.path)
                 return None
             except UnusableError as error:
@@ -440,23 +436,13 @@ class IndexFile:
                 if standing is None:
                     return None
                 return IndexSnapshot(self.store, self.scope, standing.kv.copy(), standing.tip)
-        except _KeptError:
+        except KeptError:
             return None
 
     # The lock.
 
-    @contextmanager
-    def _locked(self, how: int, timeout: float) -> Iterator[None]:
-        path = self.path.with_name("index.lock")
-        descriptor = polled(lambda: try_lock(path, lambda: _opened(path, how), how), timeout, self._clock)
-        if descriptor is None:
-            raise _KeptError
-        try:
-            yield
-        finally:
-            # Said, not left to closing: a forked process may have the descriptor too.
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-            os.close(descriptor)
+    def _locked(self, how: int, timeout: float) -> AbstractContextManager[None]:
+        return derived_lock(self.path.with_name(LOCK), how, timeout, self._clock)
 
 
 def tip_of(kv: ChecksummedKV) -> IndexPosition:
@@ -472,18 +458,6 @@ def tip_of(kv: ChecksummedKV) -> IndexPosition:
     except msgspec.ValidationError as error:
         raise DamagedError("it is of another version") from error
     raise DamagedError("it was never finished")
-
-
-def _opened(path: Path, how: int) -> int:
-    """Open the lock file; one that cannot be written is enough to read under."""
-    try:
-        make_folder(path.parent)
-        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as refused:
-        with suppress(OSError):
-            if how == fcntl.LOCK_SH:
-                return os.open(path, os.O_RDONLY)
-        raise UnusableError(refused.strerror or str(refused)) from refused
 
 
 def _reaches(tip: IndexPosition, until: tuple[Head, Head] | None) -> bool:

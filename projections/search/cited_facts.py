@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import assert_never
 
+import msgspec
+
 from backstory.ledger.core.commit import EMPTY, Commit, Head
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import (
@@ -35,23 +37,55 @@ _NOT_WRONG: frozenset[RemovalReason] = frozenset({"stale", "consolidated", "cap"
 _AS_TRUE: frozenset[RemovalReason] = _NOT_WRONG - {"ended"}
 """Why a fact leaves memory that is as true as before."""
 
+_NEVER = "~"
+"""Behind every time that there is."""
+
 Turn = tuple[str, str]
 """A thread, and the id of a turn there."""
 
 
-class CitedFacts:
-    """Follows the ledger of a scope; not safe for threads."""
+class _Said(msgspec.Struct, frozen=True, array_like=True):
+    """What of a fact counts: its text, and the moment from which it is true no more, if there is one."""
 
-    def __init__(self, store: EventStore, scope: Scope) -> None:
+    content: str
+    until: str | None
+
+
+class CitedState(msgspec.Struct, frozen=True, array_like=True):
+    """All that is known at a head of the ledger."""
+
+    edition: str
+    head: Head
+    end: int
+    cleared: int
+    facts: list[tuple[str, _Said, tuple[Turn, ...]]]
+    gone: list[tuple[Turn, list[str]]]
+
+
+class CitedFacts:
+    """Follows the ledger of a scope, from its first line or from a state; not safe for threads."""
+
+    def __init__(self, store: EventStore, scope: Scope, state: CitedState | None = None) -> None:
         self._store = store
         self._ledger = scope.stream(LEDGER)
         self._begin("")
+        if state is not None:
+            self._edition, self._head, self._end, self.cleared = state.edition, state.head, state.end, state.cleared
+            for fact_id, said, cites in state.facts:
+                self._cite(fact_id, said, cites)
+            self._gone.update((turn, set(ids)) for turn, ids in state.gone)
+
+    def state(self) -> CitedState:
+        """Return what is known."""
+        facts = [(key, self._facts[cites[0]][key], cites) for key, cites in self._cites.items()]
+        gone = [(turn, sorted(ids)) for turn, ids in self._gone.items() if ids]
+        return CitedState(self._edition, self._head, self._end, self.cleared, facts, gone)
 
     def _begin(self, edition: str) -> None:
         self._edition = edition
         self._head, self._end = EMPTY, 0
         self._cites: dict[str, tuple[Turn, ...]] = {}
-        self._facts: dict[Turn, dict[str, Fact]] = {}
+        self._facts: dict[Turn, dict[str, _Said]] = {}
         """By turn the facts that say what it says, by their ids."""
         self._gone: dict[Turn, set[str]] = {}
         """By turn the ids of its facts that have ended, or were taken back."""
@@ -68,7 +102,7 @@ class CitedFacts:
         facts = self._facts.get((thread, turn), {})
         if not gone and not facts:
             return False
-        return all(key in gone or _lapsed(fact, now) for key, fact in facts.items())
+        return all(key in gone or (said.until or _NEVER) <= now for key, said in facts.items())
 
     def follow(self) -> Collection[Turn]:
         """Read the ledger on; return the turns whose facts may have changed.
@@ -128,11 +162,15 @@ class CitedFacts:
     def _put(self, fact: Fact, changed: set[Turn]) -> None:
         cites = tuple((fact.source, turn) for turn in fact.evidence)
         if cites:
-            self._cites[fact.id] = cites
+            self._cite(fact.id, _Said(fact.content, lapses(fact)), cites)
             changed.update(cites)
             for turn in cites:
-                self._facts.setdefault(turn, {})[fact.id] = fact
                 self._gone.get(turn, set()).discard(fact.id)
+
+    def _cite(self, fact_id: str, said: _Said, cites: tuple[Turn, ...]) -> None:
+        self._cites[fact_id] = cites
+        for turn in cites:
+            self._facts.setdefault(turn, {})[fact_id] = said
 
     def _end_fact(self, fact_id: str) -> None:
         for turn in self._cites.get(fact_id, ()):
@@ -145,8 +183,3 @@ class CitedFacts:
             facts.pop(fact_id, None)
             if not facts:
                 del self._facts[turn]
-
-
-def _lapsed(fact: Fact, now: str) -> bool:
-    at = lapses(fact)
-    return at is not None and at <= now

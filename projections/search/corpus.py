@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
-from typing import TypeAlias, assert_never
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 import msgspec
 
@@ -30,8 +30,11 @@ from backstory.ledger.core.events import (
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.port import EventStore
-from backstory.projections.search.lexical.entry import Entry
-from backstory.projections.turns import NewTurns, Seen, TurnFollower, TurnView
+from backstory.projections.search.lexical.entry import Entry, key_at
+from backstory.projections.turns import NewTurns, Origin, Seen, TurnFollower, TurnView
+
+if TYPE_CHECKING:
+    from backstory.projections.search.on_disk.stored_turns import StoredTurns
 
 _DAY = 10
 """Characters of a time that give its day."""
@@ -188,52 +191,86 @@ def fact_entry(fact: Fact) -> Entry:
 
 def turn_entry(said: TurnView) -> Entry:
     """What of a turn can be found."""
-    key = _key(said.thread, said.n)
+    key = key_at(said.thread, said.n)
     return Entry(
         key=key, text=said.content, speaker=said.name or said.role, group=said.thread, order=said.n, at=said.at
     )
 
 
-def _key(thread: str, n: int) -> str:
-    # An ordinal has no space in it, so no two turns share a key, whatever threads are called.
-    return f"{n} {thread}"
+class _Standing(Mapping[str, TurnView]):
+    """Turns that are stored and those that came since."""
+
+    def __init__(self, stored: StoredTurns, fresh: Mapping[str, TurnView]) -> None:
+        self._stored = stored
+        self._fresh = fresh
+
+    def __getitem__(self, key: str) -> TurnView:
+        said = self._fresh.get(key)
+        return self._stored[key] if said is None else said
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._fresh or key in self._stored
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._stored
+        yield from self._fresh
+
+    def __len__(self) -> int:
+        return len(self._stored) + len(self._fresh)
 
 
 class Turns:
     """The turns of a scope that stand; not safe for threads.
 
-    With a `follower` they are those that it follows, else those of a follower of its own.
+    With a `follower` they are those that it follows, else those of a follower of its own. With `stored` they are these
+    and those that came since, until a change needs all of them.
     """
 
-    def __init__(self, store: EventStore, scope: Scope, follower: TurnFollower | None = None) -> None:
-        self._follower = follower or TurnFollower(store, scope)
-        self.start_over()
+    def __init__(
+        self,
+        store: EventStore,
+        scope: Scope,
+        follower: TurnFollower | None = None,
+        stored: StoredTurns | None = None,
+    ) -> None:
+        self._store, self._scope = store, scope
+        self._whole = self._follower = follower or TurnFollower(store, scope)
+        self._seen: Seen | None = None
+        self.stored: StoredTurns | None = None
+        """The turns that are in the file of the index by words."""
+        self._begin()
+        if stored is not None:
+            self.stored = stored
+            self._follower = TurnFollower(store, scope, stored)
+            self._seen = self._follower.at_first()
 
     def start_over(self) -> None:
         """Drop everything; the next call returns it anew."""
-        self._seen: Seen | None = None
+        self._follower = self._whole
+        self._seen = None
         self._begin()
 
     def _begin(self) -> None:
-        self._standing: dict[str, TurnView] = {}
+        self.stored = None
+        self.fresh: dict[str, TurnView] = {}
+        """The others."""
         self._threads: dict[str, dict[str, TurnView]] = {}
 
     @property
     def standing(self) -> Mapping[str, TurnView]:
         """The turns by key, as they were said."""
-        return self._standing
+        return self.fresh if self.stored is None else _Standing(self.stored, self.fresh)
 
-    @property
-    def are_read(self) -> bool:
-        """Whether the transcript was read once."""
-        return self._seen is not None
+    def origin(self) -> Origin | None:
+        """Where another can go on from; None if the transcript was read further for others."""
+        return None if self._seen is None else self._follower.origin(self._seen)
 
     def before(self, said: TurnView) -> TurnView | None:
         """Return the turn before another in its thread, where it stands."""
-        return self._standing.get(_key(said.thread, said.n - 1))
+        return self.standing.get(key_at(said.thread, said.n - 1))
 
     def of(self, thread: str) -> Mapping[str, TurnView]:
-        """One thread's turns by key."""
+        """One thread's turns by key, but for those that are stored."""
         return self._threads.get(thread, {})
 
     def named(self, turns: Iterable[tuple[str, str]]) -> Iterator[Entry]:
@@ -242,10 +279,17 @@ class Turns:
         for thread, turn in turns:
             ids.setdefault(thread, set()).add(turn)
         for thread, some in ids.items():
+            if self.stored is not None:
+                yield from (turn_entry(said) for said in self.stored.of(thread) if said.id in some)
             yield from (turn_entry(said) for said in self.of(thread).values() if said.id in some)
 
     def entries(self) -> Iterator[Entry]:
         """Yield all of them, each thread whole and in order."""
+        if self.stored is not None:
+            whole = Turns(self._store, self._scope, self._whole)
+            whole.follow()
+            yield from whole.entries()
+            return
         for thread in self._threads.values():
             yield from map(turn_entry, thread.values())
 
@@ -266,12 +310,15 @@ class Turns:
     def _take(self, news: NewTurns) -> Change:
         if news.anew:
             self._begin()
-        drop = [_key(gone.thread, gone.n) for gone in news.drop]
+        drop = [key_at(gone.thread, gone.n) for gone in news.drop]
         for key in drop:
-            del self._threads[self._standing.pop(key).thread][key]
+            if key in self.fresh:
+                del self._threads[self.fresh.pop(key).thread][key]
+            elif self.stored is not None:
+                self.stored.drop(key)
         put = [turn_entry(said) for said in news.put]
         for entry, said in zip(put, news.put, strict=True):
-            self._standing[entry.key] = said
+            self.fresh[entry.key] = said
             self._threads.setdefault(said.thread, {})[entry.key] = said
         self._seen = news.seen
         return Change(put, drop, anew=news.anew)

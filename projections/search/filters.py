@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import Fact
 from backstory.projections.search.corpus import LATEST, Facts, Turns
-from backstory.projections.search.lexical.lazy_filter import LazyFilter
+from backstory.projections.search.lexical.lazy_filter import LazyFilter, StoredFilter
 from backstory.projections.turns import TurnView
+
+if TYPE_CHECKING:
+    from backstory.projections.search.on_disk.stored_turns import StoredTurns
 
 _FEW = 1000
 """So few are gathered at once."""
@@ -93,6 +97,8 @@ class SearchFilters(msgspec.Struct, frozen=True):
         def holds(said: TurnView) -> bool:
             return first <= said.at < end and tags.issubset(said.tags)
 
+        if turns.stored is not None:
+            return self._of_stored(turns, turns.stored, holds)
         if self.thread is not None:
             return {key for key, said in turns.of(self.thread).items() if holds(said)}
         standing = turns.standing
@@ -106,6 +112,20 @@ class SearchFilters(msgspec.Struct, frozen=True):
             return {key for key, said in dict(standing).items() if holds(said)}
 
         return LazyFilter(test, gather, len(standing))
+
+    def _of_stored(self, turns: Turns, stored: StoredTurns, holds: Callable[[TurnView], bool]) -> StoredFilter:
+        slots = stored.within(self.thread, self.since or "", self.until or LATEST, frozenset(self.tags))
+        some = turns.fresh if self.thread is None else turns.of(self.thread)
+        fresh = {key for key, said in some.items() if holds(said)}
+
+        def test(key: str) -> bool:
+            slot = stored.places.slot(key)
+            return key in fresh or (slot is not None and bool(slots[slot]))
+
+        def gather() -> set[str]:
+            return fresh.union(map(stored.places.key, slots.nonzero()[0].tolist()))
+
+        return StoredFilter(test, gather, int(slots.sum()) + len(fresh), stored.places, slots)
 
 
 _EVERYTHING = SearchFilters()

@@ -55,8 +55,8 @@ class SearchServices:
         self._min_similarity = min_similarity
         self.embedding = BackgroundEmbedding(self._source, settled=embedded)
 
-    def search(self, writer: Writer, follower: TurnFollower) -> Search:
-        """Make the search of a writer's scope."""
+    def search(self, writer: Writer, follower: TurnFollower, written: Callable[[], None] = lambda: None) -> Search:
+        """Make the search of a writer's scope; `written` is called when it does not need the follower any more."""
         scope, meaning = writer.scope, None
         path = self._document(scope).with_name(VECTORS)
         if self._embedder is not None:
@@ -69,6 +69,7 @@ class SearchServices:
             follower=follower,
             vectors=path,
             background=self._background,
+            written=written,
         )
 
     def embed(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backstory.projections.turns.follower import Gone, NewTurns, Seen, TurnFollower
+from backstory.projections.turns.follower import Gone, KnownTurns, NewTurns, Origin, Seen, TurnFollower
 from backstory.projections.turns.log import TurnFilter, TurnLog, TurnQuery
 from backstory.projections.turns.rows import Row, TurnView, Words, same_words, words_of
 from backstory.projections.turns.turn_index import TO_ALL, TurnIndex
@@ -10,7 +10,9 @@ from backstory.projections.turns.turn_index import TO_ALL, TurnIndex
 __all__ = [
     "TO_ALL",
     "Gone",
+    "KnownTurns",
     "NewTurns",
+    "Origin",
     "Row",
     "Seen",
     "TurnFilter",

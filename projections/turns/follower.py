@@ -10,7 +10,7 @@ import threading
 from array import array
 from collections.abc import Sequence
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -57,7 +57,7 @@ class NewTurns(msgspec.Struct, frozen=True):
     anew: bool = False
 
 
-class _Place(msgspec.Struct, frozen=True):
+class StreamPlace(msgspec.Struct, frozen=True, array_like=True):
     """How far a stream was read: its head there, where the last line begins that was read, and the byte behind it."""
 
     head: Head = EMPTY
@@ -65,18 +65,58 @@ class _Place(msgspec.Struct, frozen=True):
     end: int = 0
 
 
-class _Held:
-    """What was read of a transcript so far; `edition` and `size` are those it had before it was read."""
+class Origin(msgspec.Struct, frozen=True, array_like=True):
+    """Where a follower stood: what it had read of both streams, and the transcript's edition and size before."""
 
-    def __init__(self) -> None:
+    edition: str
+    size: int
+    said: StreamPlace
+    learned: StreamPlace
+
+
+class KnownTurns(Protocol):
+    """The turns that stood at an origin, which a follower goes on from. Their serials are 1 to `count`."""
+
+    @property
+    def origin(self) -> Origin: ...  # noqa: D102
+
+    @property
+    def count(self) -> int: ...  # noqa: D102
+
+    def serials(self, thread: str) -> array[int]:
+        """Return the serials of a thread's turns by their ordinals; 0 where none stands."""
+
+
+class _AnewError(Exception):
+    """What has happened is about turns that another follower has read, and only reading all of them can tell."""
+
+
+class _Held:
+    """What was read of a transcript so far; `edition` and `size` are those it had before it was read.
+
+    With `known` it goes on from what another follower has read.
+    """
+
+    def __init__(self, known: KnownTurns | None = None) -> None:
+        self._known: KnownTurns | None = None
         self.begin("")
+        if known is not None:
+            origin = known.origin
+            self.edition, self.size, self.said, self.learned = (
+                origin.edition, origin.size, origin.said, origin.learned
+            )  # fmt: skip
+            self._first = known.count
+            self._known = known
 
     def begin(self, edition: str) -> None:
         """Let go of everything, and have all who ask begin anew."""
         self._reading = next(_numbers)
         self.edition = edition
         self.size = 0
-        self.said = self.learned = _Place()
+        self.said = self.learned = StreamPlace()
+        self._known = None
+        self._first = 0
+        """How many turns were read by another follower, which are not held here."""
         self._turns: list[TurnView | None] = []
         self._serials: dict[str, array[int]] = {}
         """By thread and ordinal; 0 where nothing stands."""
@@ -88,12 +128,24 @@ class _Held:
         """The turns that are erased and were not met yet, and in which commits they will be."""
         self._spelled: dict[str | None, str | None] = {}
 
+    def _serials_of(self, thread: str) -> array[int]:
+        serials = self._serials.get(thread)
+        if serials is None:
+            serials = self._serials[thread] = array("Q") if self._known is None else self._known.serials(thread)
+        return serials
+
+    def origin(self, seen: Seen) -> Origin | None:
+        """Where this stands; None if more was read than a reader has seen, or a turn that is erased is still there."""
+        if seen != self._now() or self._awaited:
+            return None
+        return Origin(self.edition, self.size, self.said, self.learned)
+
     def take(self, commit: Commit) -> None:
         """Take a commit of the transcript in."""
         thread = commit.cause.thread
         if thread is None:
             return
-        serials = self._serials.setdefault(thread, array("Q"))
+        serials = self._serials_of(thread)
         for event in commit.events:
             if isinstance(event, TurnRecorded):
                 n = event.turn.n
@@ -102,7 +154,7 @@ class _Held:
                 serials.extend([0] * (n - len(serials)))
                 if (thread, n) not in self._awaited:
                     self._turns.append(self._view(thread, event.turn, commit.at))
-                    serials[n - 1] = len(self._turns)
+                    serials[n - 1] = self._first + len(self._turns)
             elif isinstance(event, TurnSuperseded):
                 self._supersede(thread, event.n)
             elif isinstance(event, TurnRestored):
@@ -112,6 +164,8 @@ class _Held:
         """Let go of a turn, or never take it in, whatever its line says."""
         if event.thread is None or event.n is None:
             return
+        if self._known is not None:
+            raise _AnewError
         self._superseded.pop((event.thread, event.n), None)
         if event.seq > self.said.head.seq:
             self._awaited[event.thread, event.n] = event.seq
@@ -124,15 +178,19 @@ class _Held:
             self._awaited = {turn: seq for turn, seq in self._awaited.items() if seq > self.said.head.seq}
 
     def _supersede(self, thread: str, n: int) -> None:
-        serials = self._serials.get(thread, ())
+        serials = self._serials_of(thread)
         serial = serials[n - 1] if 0 < n <= len(serials) else 0
-        view = self._turns[serial - 1] if serial else None
+        if not serial:
+            return
+        view = self._turns[serial - self._first - 1] if serial > self._first else None
         if view is not None:
             self._superseded[thread, n] = serial, view
-            self._drop(thread, n)
+        self._drop(thread, n)
 
     def _restore(self, thread: str, n: int) -> None:
         """Put a turn back in its place; every reader begins anew, since it comes before what they know."""
+        if self._known is not None:
+            raise _AnewError
         serial, view = self._superseded.pop((thread, n), (0, None))
         if view is not None:
             self._turns[serial - 1] = view
@@ -140,11 +198,12 @@ class _Held:
             self._reading = next(_numbers)
 
     def _drop(self, thread: str, n: int) -> None:
-        serials = self._serials.get(thread, ())
+        serials = self._serials_of(thread)
         serial = serials[n - 1] if 0 < n <= len(serials) else 0
         if serial:
-            self._serials[thread][n - 1] = 0
-            self._turns[serial - 1] = None
+            serials[n - 1] = 0
+            if serial > self._first:
+                self._turns[serial - self._first - 1] = None
             self._gone.append(Gone(thread, n, serial))
             if len(self._gone) > 2 * _REMEMBERED:
                 self._forgotten += _REMEMBERED
@@ -168,14 +227,28 @@ class _Held:
             turn.tags,
         )
 
+    def _now(self) -> Seen:
+        return Seen(self._reading, self._first + len(self._turns), self._forgotten + len(self._gone))
+
+    def at_first(self) -> Seen:
+        """What is seen by a reader that has the known turns."""
+        return Seen(self._reading, self._first, 0)
+
+    def must_begin(self, seen: Seen | None) -> bool:
+        """Whether a reader needs the turns that another follower has read."""
+        return self._known is not None and not self._goes_on(seen)
+
+    def _goes_on(self, seen: Seen | None) -> bool:
+        return seen is not None and seen.reading == self._reading and seen.gone >= self._forgotten
+
     def since(self, seen: Seen | None) -> NewTurns:
         """Return what is new to a reader."""
-        now = Seen(self._reading, len(self._turns), self._forgotten + len(self._gone))
+        now = self._now()
         if seen == now:
             return NewTurns(now)
-        if seen is None or seen.reading != now.reading or seen.gone < self._forgotten:
+        if seen is None or not self._goes_on(seen):
             return NewTurns(now, [said for said in self._turns if said is not None], anew=True)
-        put = [said for said in self._turns[seen.turns :] if said is not None]
+        put = [said for said in self._turns[seen.turns - self._first :] if said is not None]
         # What came and went between two reads is left out.
         drop = [gone for gone in self._gone[seen.gone - self._forgotten :] if gone.serial <= seen.turns]
         return NewTurns(now, put, drop)
@@ -188,13 +261,14 @@ class TurnFollower(ReadModel):
     before its words were taken out, or the home cannot be written.
     """
 
-    def __init__(self, store: EventStore, scope: Scope) -> None:
+    def __init__(self, store: EventStore, scope: Scope, known: KnownTurns | None = None) -> None:
+        """Follow a transcript from its first line, or from where another follower stood."""
         self._store = store
         self._scope = scope
         self._ledger = scope.stream(LEDGER)
         self._transcript = scope.stream(TRANSCRIPT)
         self._mutex = threading.Lock()
-        self.start_over()
+        self._held = _Held(known)
 
     def start_over(self) -> None:
         """Drop all that is held, without waiting; the next read starts at the first line."""
@@ -214,7 +288,18 @@ class TurnFollower(ReadModel):
             # What is dropped meanwhile stays dropped: this read goes on with its own copy.
             held = self._held
             self._catch_up(held, until)
+            if held.must_begin(seen):
+                held.begin("")
+                self._catch_up(held, until)
             return held.since(seen)
+
+    def at_first(self) -> Seen:
+        """Return what a reader has seen that has the turns this follower goes on from."""
+        return self._held.at_first()
+
+    def origin(self, seen: Seen) -> Origin | None:
+        """Return where another follower can go on from; None if that is further than a reader has seen."""
+        return self._held.origin(seen)
 
     def _catch_up(self, held: _Held, until: Head | None) -> None:
         # The edition first: what is read after it may be newer, never older, and then the next read finds it.
@@ -259,7 +344,7 @@ class TurnFollower(ReadModel):
             if held.said.head.seq >= until.seq:
                 return same or self._is_where_it_was(held)
             return self._read(held, until)
-        except CorruptLogError:
+        except (CorruptLogError, _AnewError):
             # If it is damage, reading from the first line meets it again.
             return False
 
@@ -311,5 +396,5 @@ def _head_before(record: Record, seq: int) -> Head:
         return Head(seq, "")
 
 
-def _behind(head: Head, record: Record) -> _Place:
-    return _Place(head, record.byte, record.byte + len(record.line) + 1)
+def _behind(head: Head, record: Record) -> StreamPlace:
+    return StreamPlace(head, record.byte, record.byte + len(record.line) + 1)

@@ -7,6 +7,18 @@ from typing import TypeAlias
 
 import msgspec
 
+
+def key_at(group: str, order: int) -> str:
+    """Return the key of the entry at a place; an order has no space in it, so no two entries share one."""
+    return f"{order} {group}"
+
+
+def place_of(key: str) -> tuple[str, int]:
+    """Return the group and the order of an entry whose key is that of its place."""
+    order, _, group = key.partition(" ")
+    return group, int(order)
+
+
 Worth: TypeAlias = Callable[[str], float]
 """What decides between entries that fit equally well, by their keys."""
 

@@ -18,11 +18,15 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
+from backstory.projections.search.lexical.column_file import Columns
 from backstory.projections.search.lexical.entry import Entry, Part, Scored, Worth
-from backstory.projections.search.lexical.lazy_filter import LazyFilter
+from backstory.projections.search.lexical.lazy_filter import LazyFilter, StoredFilter
 from backstory.projections.search.lexical.neighbours import Floats, Neighbours, Slots
-from backstory.projections.search.lexical.postings import NOWHERE, Growing, Postings, Tags
+from backstory.projections.search.lexical.places import StoredPlaces
+from backstory.projections.search.lexical.postings import NOWHERE, Growing, Postings
+from backstory.projections.search.lexical.tags import Tags
 from backstory.projections.search.lexical.tokenizer import as_said, spellings, words_of, words_of_day
 
 _SATURATION = 1.2
@@ -74,38 +78,61 @@ class _Row(NamedTuple):
 
 
 class LexicalIndex:
-    """One index over entries; not safe for threads."""
+    """One index over entries; not safe for threads.
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self._begin()
+    With `stored` it goes on from the entries in a file, of which only what a question needs is read.
+    """
+
+    def __init__(self, entries: Iterable[Entry] = (), stored: StoredPlaces | None = None) -> None:
+        self._begin(stored)
         self.put(entries)
 
-    def _begin(self) -> None:
-        self._postings = Postings()
-        self._told = Postings()
+    def _begin(self, stored: StoredPlaces | None = None) -> None:
+        self._stored = stored
+        file = None if stored is None else stored.file
+        self._postings = Postings(file, "own")
+        self._told = Postings(file, "told")
         """The words of facts, by the slot of the turn that they were learned from."""
-        self._asks = Growing()
-        self._asks.extend([0])
+        self._asks = Growing(np.zeros(1, np.int32) if file is None else file.column("asks"))
         """Which slots are short questions."""
         self._counting: Floats | None = None
-        self._nearby = Neighbours()
-        self._speakers = Tags(words_of)
-        self._days = Tags(words_of_day)
+        self._nearby = Neighbours(stored)
+        self._speakers = Tags(words_of, file, "speakers")
+        self._days = Tags(words_of_day, file, "days")
+        self._first = self._next = len(self._postings)
+        """The first slot that is not stored."""
         self._slots: dict[str, int] = {}
-        self._keys: list[str] = [""]
-        self._ranks: list[int] = [0]
+        self._keys: list[str] = []
+        """By slot the keys of those that are not stored."""
+        self._ranks = Growing(np.arange(self._first))
         """Which entry came first, by slot: one that is replaced keeps its rank."""
-        self._next = 1
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return self._postings.entries
+
+    @property
+    def added(self) -> int:
+        """How many entries were added since it was stored, or since it began; also those that are gone."""
+        return len(self._postings) - self._first
+
+    def _slot(self, key: str) -> int | None:
+        slot = self._slots.get(key)
+        if slot is None and self._stored is not None:
+            slot = self._stored.slot(key)
+            return slot if slot is not None and self._postings.is_alive(slot) else None
+        return slot
+
+    def _key(self, slot: int) -> str:
+        if self._stored is not None and slot < self._first:
+            return self._stored.key(slot)
+        return self._keys[slot - self._first]
 
     def put(self, entries: Iterable[Entry]) -> None:
         """Add entries; one whose key is there already takes its place, and keeps it in the order of ties."""
         fresh = {entry.key: entry for entry in entries}
         if not fresh:
             return
-        ranks = {key: self._ranks[self._slots[key]] for key in fresh if key in self._slots}
+        ranks = {key: int(self._ranks.now[slot]) for key in fresh if (slot := self._slot(key)) is not None}
         self.drop(ranks)
         if len(self._postings) > 2 * (len(self) + _MANY_DEAD):
             self._begin_anew()
@@ -127,10 +154,10 @@ class LexicalIndex:
         lengths = self._postings.add(words())
         told = self._told.add(row.told for row in added)
         self._asks.extend([row.asks for row in added])
+        self._ranks.extend([row.rank for row in added])
         for slot, (row, length, more) in enumerate(zip(added, lengths, told, strict=True), first):
             self._slots[row.key] = slot
             self._keys.append(row.key)
-            self._ranks.append(row.rank)
             self._nearby.put(slot, length, row.group, row.order, row.rank, told=more)
             self._speakers.put(slot, row.speaker)
             self._days.put(slot, row.day)
@@ -139,8 +166,8 @@ class LexicalIndex:
         """Leave the dead behind: their slots, and the words that no other entry has."""
         rows = [
             _Row(
-                key,
-                self._ranks[slot],
+                self._key(slot),
+                int(self._ranks.now[slot]),
                 self._postings.words(slot),
                 self._told.words(slot),
                 bool(self._asks.now[slot]),
@@ -148,7 +175,7 @@ class LexicalIndex:
                 *self._nearby.place(slot),
                 self._days.value(slot),
             )
-            for key, slot in self._slots.items()
+            for slot in self._postings.living().tolist()
         ]
         following = self._next
         self._begin()
@@ -159,15 +186,17 @@ class LexicalIndex:
         """Take entries out; a key that is not there is nothing to do."""
         self._counting = None
         for key in list(keys):
-            slot = self._slots.pop(key, None)
+            slot = self._slot(key)
             if slot is not None:
+                self._slots.pop(key, None)
                 self._postings.drop(slot)
                 self._told.drop(slot)
                 self._asks.now[slot] = 0
                 self._nearby.drop(slot)
                 self._speakers.drop(slot)
                 self._days.drop(slot)
-                self._keys[slot] = ""
+                if slot >= self._first:
+                    self._keys[slot - self._first] = ""
 
     def ranked(
         self, query: str, k: int, keep: Collection[str] | None = None, worth: Worth | None = None
@@ -177,7 +206,7 @@ class LexicalIndex:
         With `keep` only entries of these keys are ranked. Of equal ones that of most `worth` comes first, given by its
         key, and then the newest.
         """
-        if k < 1 or not self._slots:
+        if k < 1 or not len(self):
             return []
         scores = self._scores(query)
         hits = np.flatnonzero(scores > 0)
@@ -185,10 +214,12 @@ class LexicalIndex:
             found = list(islice(self._best_first(scores, hits, k, worth), k))
         else:
             found = self._among(keep, scores, hits, k, worth)
-        return [Scored(self._keys[slot], float(scores[slot])) for slot in found]
+        return [Scored(self._key(slot), float(scores[slot])) for slot in found]
 
     def _among(self, keep: Collection[str], scores: Floats, hits: Slots, k: int, worth: Worth | None) -> list[int]:
         """The best slots whose keys are in `keep`."""
+        if isinstance(keep, StoredFilter) and keep.stored is self._stored:
+            return list(islice(self._best_first(scores, hits[self._allowed(keep, hits)], k, worth), k))
         known = keep.gathered if isinstance(keep, LazyFilter) else keep
         if known is not None and _FEW * len(known) <= len(hits):
             return self._of_few(known, scores, k, worth)
@@ -198,14 +229,21 @@ class LexicalIndex:
         for tried, slot in enumerate(self._best_first(scores, hits, _TRIED * k, worth)):
             if tried == patience and isinstance(keep, LazyFilter) and _FEW * len(keep.all()) <= len(hits):
                 return self._of_few(keep.all(), scores, k, worth)
-            if self._keys[slot] in lookup:
+            if self._key(slot) in lookup:
                 found.append(slot)
                 if len(found) == k:
                     break
         return found
 
+    def _allowed(self, keep: StoredFilter, hits: Slots) -> NDArray[np.bool_]:
+        stored = hits < self._first
+        allowed = stored.copy()
+        allowed[stored] = keep.slots[hits[stored]]
+        allowed[~stored] = [self._key(slot) in keep for slot in hits[~stored].tolist()]
+        return allowed
+
     def _of_few(self, keys: Collection[str], scores: Floats, k: int, worth: Worth | None) -> list[int]:
-        kept = {slot for key in keys if (slot := self._slots.get(key)) is not None and scores[slot] > 0}
+        kept = {slot for key in keys if (slot := self._slot(key)) is not None and scores[slot] > 0}
         hits = np.array(sorted(kept), dtype=np.int64)
         return list(islice(self._best_first(scores, hits, k, worth), k))
 
@@ -219,8 +257,8 @@ class LexicalIndex:
                 top, hits = hits[values >= least], hits[values < least]
             else:
                 hits = hits[:0]
-            ranks = np.array([self._ranks[slot] for slot in top])
-            worths = np.zeros(len(top)) if worth is None else np.array([worth(self._keys[slot]) for slot in top])
+            ranks = self._ranks.now[top]
+            worths = np.zeros(len(top)) if worth is None else np.array([worth(self._key(int(slot))) for slot in top])
             yield from map(int, top[np.lexsort((-ranks, -worths, -scores[top]))])
             portion *= 8
 
@@ -290,9 +328,22 @@ class LexicalIndex:
         width = self._nearby.relative_widths(len(self))[slots]
         return term.weight * (_SATURATION + 1) * total / (total + _SATURATION * (1 - _LENGTH + _LENGTH * width))
 
+    def columns(self) -> tuple[Columns, list[str]]:
+        """Return what a file holds of all entries, and their keys by the slots they have there, from 1.
+
+        Each entry is in a group, and its key is that of its place.
+        """
+        slots = self._postings.living()
+        slots = slots[np.argsort(self._ranks.now[slots], kind="stable")]
+        columns = self._postings.columns("own", slots) | self._told.columns("told", slots)
+        columns |= self._nearby.columns(slots)
+        columns |= self._speakers.columns("speakers", slots) | self._days.columns("days", slots)
+        columns["asks"] = np.concatenate(([0], self._asks.now[slots])).astype(np.uint8)
+        return columns, [self._key(slot) for slot in slots.tolist()]
+
     def explain(self, query: str, key: str) -> tuple[Part, ...]:
         """Return what the score of an entry is made of; together the parts are the score."""
-        slot = self._slots.get(key)
+        slot = self._slot(key)
         return () if slot is None else tuple(self._counted(as_said(query), slot))
 
     def _counted(self, said: dict[str, str], slot: int) -> Iterator[Part]:

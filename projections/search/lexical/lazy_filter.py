@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from backstory.projections.search.lexical.places import StoredPlaces
 
 
 class LazyFilter(Collection[str]):
@@ -34,3 +41,19 @@ class LazyFilter(Collection[str]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.all())
+
+
+class StoredFilter(LazyFilter):
+    """The same, of which it is known by their slots which of the entries in a file pass."""
+
+    def __init__(
+        self,
+        test: Callable[[str], bool],
+        gather: Callable[[], Collection[str]],
+        most: int,
+        stored: StoredPlaces,
+        slots: NDArray[np.bool_],
+    ) -> None:
+        super().__init__(test, gather, most)
+        self.stored = stored
+        self.slots = slots

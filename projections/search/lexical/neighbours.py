@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from backstory.projections.search.lexical.column_file import Columns, Numbers
+from backstory.projections.search.lexical.places import StoredPlaces, joined
 from backstory.projections.search.lexical.postings import Column, Growing
 
 Floats = NDArray[np.float64]
@@ -42,9 +44,16 @@ _NOWHERE = ("", _Place(0, 0, 0))
 class Neighbours:
     """The neighbours of each slot within its group, and how wide it is with them."""
 
-    def __init__(self) -> None:
+    def __init__(self, stored: StoredPlaces | None = None) -> None:
+        self._stored = stored
+        self._first = 1 if stored is None else stored.size
+        """The first slot that is not stored."""
+        self._in_group = None if stored is None else stored.group.copy()
+        """Of the stored slots the number of the group; -1 of one that was dropped."""
         self._groups: dict[str, list[_Place]] = {}
+        """The members of each group; of one that is stored, once they are needed."""
         self._places: dict[int, tuple[str, _Place]] = {}
+        """Of the slots that are not stored."""
         self._lengths = Growing()
         self._told = Growing()
         """How many words the facts have that cite a slot."""
@@ -56,16 +65,24 @@ class Neighbours:
         self._stale: set[int] = set()
         self._total = 0
         self._relative: Floats | None = None
-        for column in self._columns():
-            column.extend([0])
+        for name, column in self._columns().items():
+            column.extend([0] if stored is None else stored.file.column(name))
+        self._total = int(self._widths.now.sum(dtype=np.int64))
 
-    def _columns(self) -> tuple[Growing, ...]:
-        return (self._lengths, self._told, self._heard, self._next, self._previous, self._widths)
+    def _columns(self) -> dict[str, Growing]:
+        return {
+            "lengths": self._lengths,
+            "told lengths": self._told,
+            "heard": self._heard,
+            "next": self._next,
+            "previous": self._previous,
+            "widths": self._widths,
+        }
 
     def put(self, slot: int, length: int, group: str, order: int, rank: int, *, told: int = 0) -> None:
         """Add the next slot; it has `length` words and its facts `told`; `rank` decides between two of one order."""
         self._relative = None
-        for column in self._columns():
+        for column in self._columns().values():
             column.extend([0])
         self._lengths.now[slot] = length
         self._told.now[slot] = told
@@ -73,7 +90,7 @@ class Neighbours:
         if not group:
             self._set_width(slot, UNIT * (length + told))
             return
-        members = self._groups.setdefault(group, [])
+        members = self._members(group)
         place = _Place(order, rank, slot)
         self._places[slot] = (group, place)
         at = bisect_left(members, place)
@@ -90,11 +107,14 @@ class Neighbours:
         self._set_width(slot, 0)
         self._lengths.now[slot] = self._told.now[slot] = 0
         self._stale.discard(slot)
-        found = self._places.pop(slot, None)
+        found = self._place(slot)
         if found is None:
             return
         group, place = found
-        members = self._groups[group]
+        members = self._members(group)
+        self._places.pop(slot, None)
+        if self._in_group is not None and slot < self._first:
+            self._in_group[slot] = -1
         at = bisect_left(members, place)
         del members[at]
         self._link(int(self._previous.now[slot]), int(self._next.now[slot]))
@@ -106,8 +126,29 @@ class Neighbours:
 
     def place(self, slot: int) -> tuple[str, int]:
         """The group of a slot and its order there."""
-        group, place = self._places.get(slot, _NOWHERE)
+        group, place = self._place(slot) or _NOWHERE
         return group, place.order
+
+    def _place(self, slot: int) -> tuple[str, _Place] | None:
+        if self._stored is None or self._in_group is None or slot >= self._first:
+            return self._places.get(slot)
+        if self._in_group[slot] < 0:
+            return None
+        group, order = self._stored.place(slot)
+        return group, _Place(order, slot, slot)
+
+    def _members(self, group: str) -> list[_Place]:
+        members = self._groups.get(group)
+        if members is None:
+            members = self._groups[group] = self._stored_members(group)
+        return members
+
+    def _stored_members(self, group: str) -> list[_Place]:
+        number = None if self._stored is None else self._stored.numbers.get(group)
+        if self._stored is None or number is None:
+            return []
+        slots: list[int] = np.flatnonzero(self._in_group == number).tolist()
+        return sorted(_Place(int(self._stored.order[slot]), slot, slot) for slot in slots)
 
     def _link(self, before: int, after: int) -> None:
         if before:
@@ -122,7 +163,7 @@ class Neighbours:
         of them where the word is nearly everywhere.
         """
         counts = column.counts.astype(np.float64)
-        if not self._groups and not len(told.slots):
+        if not self._groups and self._stored is None and not len(told.slots):
             return column.slots, counts
         places, amounts = [column.slots, told.slots], [UNIT * counts, UNIT * told.counts.astype(np.float64)]
         counts *= self._heard.now[column.slots]
@@ -168,3 +209,25 @@ class Neighbours:
     def _set_width(self, slot: int, width: int) -> None:
         self._total += width - int(self._widths.now[slot])
         self._widths.now[slot] = width
+
+    def columns(self, slots: Slots) -> Columns:
+        """Return the columns of a file in which these slots stand, in this order and counted from 1.
+
+        Each is in a group, and none shares its place.
+        """
+        self._settle()
+        there = np.zeros(len(self._lengths.now), np.int32)
+        there[slots] = np.arange(1, len(slots) + 1)
+        places = [self.place(slot) for slot in slots.tolist()]
+        numbers = {group: number for number, group in enumerate(dict.fromkeys(group for group, _ in places))}
+        group = np.array([-1, *(numbers[group] for group, _ in places)], np.int32)
+        order = np.array([0, *(order for _, order in places)], np.int32)
+        found: Columns = {name: _behind_none(column.now[slots]) for name, column in self._columns().items()}
+        for name in ("next", "previous"):
+            found[name] = _behind_none(there[self._columns()[name].now[slots]])
+        by_place = np.argsort(joined(group, order)[1:], kind="stable") + 1
+        return found | {"groups": list(numbers), "group": group, "order": order, "by place": by_place.astype(np.int32)}
+
+
+def _behind_none(numbers: Numbers) -> Numbers:
+    return np.concatenate((np.zeros(1, np.int32), numbers))

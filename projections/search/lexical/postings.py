@@ -8,11 +8,13 @@ grew answers exactly as one that was built at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from backstory.projections.search.lexical.column_file import ColumnFile, Columns
 
 Ints = NDArray[np.int64]
 Small = NDArray[np.int32]
@@ -22,9 +24,9 @@ Slots = Ints
 class Growing:
     """A column of numbers that grows at its end; zeros where nothing was put yet."""
 
-    def __init__(self) -> None:
-        self._all: Small = np.zeros(16, dtype=np.int32)
-        self._size = 0
+    def __init__(self, numbers: NDArray[np.integer[Any]] | None = None) -> None:
+        self._all: Small = np.zeros(16, dtype=np.int32) if numbers is None else numbers.astype(np.int32)
+        self._size = 0 if numbers is None else len(numbers)
 
     @property
     def now(self) -> Small:
@@ -39,7 +41,7 @@ class Growing:
             self._all = wider
         self._size = max(self._size, size)
 
-    def extend(self, numbers: Sequence[int]) -> None:
+    def extend(self, numbers: Sequence[int] | NDArray[np.integer[Any]]) -> None:
         """Add numbers at the end."""
         before = self._size
         self.grow(before + len(numbers))
@@ -68,22 +70,68 @@ class _Segment:
         self.counts = counts[order]
 
 
-class Postings:
-    """Words by slot and slots by word; what is dropped leaves no trace in what is counted."""
+class _Stored:
+    """Postings in a file, of slots that are all alive but for slot 0; `name` distinguishes them from others in the file."""
 
-    def __init__(self) -> None:
-        self._ids: dict[str, int] = {}
-        self._spelled: list[str] = []
+    def __init__(self, file: ColumnFile, name: str) -> None:
+        self._file = file
+        self._name = name
+        self.words = file.texts(f"{name} words")
+        self.within = file.column(f"{name} within")
+        self._columns = np.concatenate(([0], np.cumsum(self.within, dtype=np.int64)))
+        self.size = file.length(f"{name} starts") - 1
+        """How many slots there are, slot 0 counted."""
+
+    def row(self, slot: int) -> tuple[Small, Small]:
+        """The words of an entry, as numbers, and how often each stands in it."""
+        start, end = map(int, self._file.part(f"{self._name} starts", slot, slot + 2))
+        return self._rows(start, end)
+
+    def _rows(self, start: int, end: int) -> tuple[Small, Small]:
+        words = self._file.part(f"{self._name} rows", start, end)
+        return words, self._file.part(f"{self._name} counts", start, end).astype(np.int32)
+
+    def rows(self) -> tuple[Ints, Small, Small]:
+        """Where each row begins, with the end of the last, and all rows."""
+        starts = self._file.column(f"{self._name} starts").astype(np.int64)
+        return (starts, *self._rows(0, int(starts[-1])))
+
+    def column(self, number: int) -> tuple[Ints, Small]:
+        """The slots in which a word stands, and how often it does."""
+        start, end = map(int, self._columns[number : number + 2])
+        slots = self._file.part(f"{self._name} slots", start, end)
+        return slots.astype(np.int64), self._file.part(f"{self._name} times", start, end).astype(np.int32)
+
+
+class Postings:
+    """Words by slot and slots by word; what is dropped leaves no trace in what is counted.
+
+    With a `file` it goes on from what it holds under a `name`, which is read where it is asked for.
+    """
+
+    def __init__(self, file: ColumnFile | None = None, name: str = "") -> None:
+        stored = self._stored = None if file is None else _Stored(file, name)
+        self._first = 1 if stored is None else stored.size
+        """The first slot that is not stored."""
+        self._spelled: list[str] = [] if stored is None else stored.words
+        self._ids = {word: number for number, word in enumerate(self._spelled)}
         self._starts = Growing()
-        self._starts.extend([0, 0])
+        self._starts.extend([0])
         self._words = Growing()
         self._counts = Growing()
-        self._alive = Growing()
-        self._alive.extend([0])
-        self._within = Growing()
+        self._alive = Growing((np.arange(self._first) > 0).astype(np.int32))
+        self._within = Growing(None if stored is None else stored.within)
         self._segments: list[_Segment] = []
-        self.entries = 0
+        self.entries = self._first - 1
         """How many are alive."""
+
+    def is_alive(self, slot: int) -> bool:
+        """Whether an entry was not dropped."""
+        return bool(self._alive.now[slot])
+
+    def living(self) -> Ints:
+        """The slots of all that was not dropped."""
+        return np.flatnonzero(self._alive.now)
 
     def __len__(self) -> int:
         """How many slots there are, the dead and slot 0 counted."""
@@ -126,7 +174,9 @@ class Postings:
 
     def row(self, slot: int) -> tuple[Small, Small]:
         """The words of an entry, as numbers, and how often each stands in it."""
-        start, end = self._starts.now[slot : slot + 2]
+        if self._stored is not None and slot < self._first:
+            return self._stored.row(slot)
+        start, end = self._starts.now[slot - self._first : slot - self._first + 2]
         return self._words.now[start:end], self._counts.now[start:end]
 
     def times(self, slot: int, number: int | None) -> int:
@@ -151,7 +201,9 @@ class Postings:
 
     def column(self, number: int) -> Column:
         """The entries alive in which a word stands."""
-        found = []
+        found: list[tuple[Ints, Small]] = []
+        if self._stored is not None and number < len(self._stored.within):
+            found.append(self._stored.column(number))
         # In the width of the column, or numpy widens all of that first.
         sought = np.int32(number)
         for segment in self._settled():
@@ -171,7 +223,7 @@ class Postings:
     def _settled(self) -> list[_Segment]:
         """The segments, with all that was added in one of them."""
         segments, end = self._segments, len(self)
-        covered = segments[-1].end if segments else 1
+        covered = segments[-1].end if segments else self._first
         if covered < end:
             first = covered
             while segments and segments[-1].end - segments[-1].first <= 2 * (end - first):
@@ -180,71 +232,37 @@ class Postings:
         return segments
 
     def _segment(self, first: int, end: int) -> _Segment:
-        starts = self._starts.now[first : end + 1]
+        starts = self._starts.now[first - self._first : end + 1 - self._first]
         slots = np.repeat(np.arange(first, end), np.diff(starts))
         span = slice(int(starts[0]), int(starts[-1]))
         return _Segment(first, end, self._words.now[span], slots, self._counts.now[span])
 
-
-class Tags:
-    """One value for each slot, such as its speaker or day, found by its words; many share one, and value 0 is none."""
-
-    def __init__(self, words: Callable[[str], Sequence[str]]) -> None:
-        self._words_of = words
-        self._ids: dict[str, int] = {"": 0}
-        self._spelled = [""]
-        self._words: list[tuple[str, ...]] = [()]
-        self._entries: list[int] = [0]
-        """How many entries have each value."""
-        self._values: dict[str, list[int]] = {}
-        """Which values have a word."""
-        self._of = Growing()
-        self._of.extend([0])
-
-    def put(self, slot: int, value: str) -> None:
-        """Say what the next slot has."""
-        number = self._ids.get(value)
-        if number is None:
-            number = self._ids[value] = len(self._ids)
-            self._spelled.append(value)
-            words = tuple(dict.fromkeys(self._words_of(value)))
-            self._words.append(words)
-            self._entries.append(0)
-            for word in words:
-                self._values.setdefault(word, []).append(number)
-        self._entries[number] += 1
-        self._of.grow(slot + 1)
-        self._of.now[slot] = number
-
-    def drop(self, slot: int) -> None:
-        """Take a slot out."""
-        self._entries[self._of.now[slot]] -= 1
-        self._of.now[slot] = 0
-
-    def value(self, slot: int) -> str:
-        """What a slot has."""
-        return self._spelled[int(self._of.now[slot])]
-
-    def mostly(self, slots: Slots) -> NDArray[np.bool_]:
-        """Which of these slots have a value that more than half of its entries have within them."""
-        values = self._of.now[slots]
-        return (2 * np.bincount(values, minlength=len(self._entries)) > np.array(self._entries))[values]
-
-    def words(self, slot: int) -> tuple[str, ...]:
-        """The words of what a slot has."""
-        return self._words[int(self._of.now[slot])]
-
-    def within(self, word: str) -> int:
-        """How many entries have a value with this word."""
-        return sum(self._entries[number] for number in self._values.get(word, ()))
-
-    def boost(self, words: Collection[str], rarity: Callable[[int], float]) -> NDArray[np.float64] | None:
-        """What the words add to each slot's score; None for nothing. `rarity` weighs a word by how many have it."""
-        by_value: NDArray[np.float64] | None = None
-        for word in words:
-            within = self.within(word)
-            if within:
-                if by_value is None:
-                    by_value = np.zeros(len(self._words))
-                by_value[self._values[word]] += rarity(within)
-        return None if by_value is None else by_value[self._of.now]
+    def columns(self, name: str, slots: Ints) -> Columns:
+        """Return the columns of a file in which these slots stand, in this order and counted from 1; see `_Stored`."""
+        starts, words, counts = self._starts.now.astype(np.int64), self._words.now, self._counts.now
+        if self._stored is not None:
+            before, stored_words, stored_counts = self._stored.rows()
+            starts = np.concatenate((before, starts[1:] + before[-1]))
+            words, counts = np.concatenate((stored_words, words)), np.concatenate((stored_counts, counts))
+        else:
+            starts = np.concatenate(([0], starts))
+        lengths = np.diff(starts)[slots]
+        ends = np.cumsum(lengths)
+        places = np.repeat(starts[slots] - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0)
+        words, times = words[places], counts[places]
+        within = np.bincount(words, minlength=len(self._spelled))
+        used = np.flatnonzero(within)
+        numbers = np.zeros(len(within), np.int32)
+        numbers[used] = np.arange(len(used))
+        words = numbers[words]
+        order = np.argsort(words, kind="stable")
+        every = np.repeat(np.arange(1, len(slots) + 1, dtype=np.int32), lengths)
+        return {
+            f"{name} words": [self._spelled[number] for number in used],
+            f"{name} within": within[used].astype(np.int32),
+            f"{name} starts": np.concatenate(([0, 0], ends)),
+            f"{name} rows": words,
+            f"{name} counts": times,
+            f"{name} slots": every[order],
+            f"{name} times": times[order],
+        }

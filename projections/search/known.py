@@ -1,0 +1,279 @@
+"""What is known of one scope's facts and turns for a search by words, brought up to date before each answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backstory.ledger.core.commit import Head
+from backstory.ledger.core.events import Fact
+from backstory.ledger.core.memory import Memory
+from backstory.ledger.log.served import ServedMemory
+from backstory.ledger.log.writer import Writer
+from backstory.projections.context.quotes import Said
+from backstory.projections.search.cited_facts import CitedFacts
+from backstory.projections.search.corpus import Change, Facts, Turns, fact_entry
+from backstory.projections.search.fact_changes import FactChanges
+from backstory.projections.search.filters import SearchFilters
+from backstory.projections.search.fusion import Fused
+from backstory.projections.search.lexical.entry import Entry, Worth
+from backstory.projections.search.results import Explanation, Hit
+from backstory.projections.search.similarity import Similarity
+from backstory.projections.sqlite_file import DamagedError
+from backstory.projections.turns import TurnFollower, TurnView
+
+if TYPE_CHECKING:
+    from backstory.projections.search.lexical.index import LexicalIndex
+
+AT_ONCE = 2_000
+"""Turns that are read before a prompt: that takes about as long as to load the vocabulary, 0.1 s."""
+
+_TAIL = 50
+"""The file is written again when one turn in this many is not in it."""
+
+
+class Known:
+    """What is known of a scope, until something of it is erased; a caller holds the lock of the part it uses.
+
+    The locks are separate, so that building a prompt does not wait until a long transcript is indexed.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        follower: TurnFollower,
+        path: Path | None = None,
+        written: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Begin with nothing; the turns with what the file at a path holds, where it is to be believed.
+
+        `written` is called when the turns are in the file, and are not asked of the follower any more.
+        """
+        self.locks = {"facts": threading.RLock(), "turns": threading.RLock()}
+        self._store, self._scope = writer.store, writer.scope
+        self._comparing = threading.RLock()
+        self.facts = Facts()
+        self._compared = Facts()
+        self._likeness = Similarity()
+        self._follower = follower
+        self._path = path
+        self._written = written
+        self._opened = False
+        self.turns_are_read = False
+        """Whether the transcript was read once."""
+        self._put_off = AT_ONCE
+        """How many turns have to come before the file is written."""
+        self.turns = Turns(self._store, self._scope, follower)
+        self._cited = CitedFacts(self._store, self._scope)
+        self._changes = FactChanges(self._store, self._scope)
+        self._hidden = 0
+        """Facts that had lapsed in the memory that was taken in last."""
+        self._words: dict[str, LexicalIndex] = {}
+
+    def words(self, within: str) -> LexicalIndex:
+        """The index by words; made when it is first asked for, since comparing facts needs none."""
+        index = self._words.get(within)
+        if index is None:
+            # Loaded late, for it loads numpy.
+            from backstory.projections.search.lexical.index import LexicalIndex
+
+            index = self._words[within] = LexicalIndex()
+        return index
+
+    def follow(self, served: tuple[ServedMemory, Head] | None) -> None:
+        """Take in another memory with its head; None: the transcript, as far as it is durable."""
+        if served is None:
+            self._open()
+            self._take("turns", self._with_facts)
+            self.turns_are_read = True
+            self._write()
+        else:
+            self._take("facts", lambda: self._facts_of(*served))
+
+    def known_turns(self) -> int:
+        """How many turns are in the file; 0 while it is in use."""
+        if not self.locks["turns"].acquire(blocking=False):
+            return 0
+        try:
+            self._open()
+            return 0 if self.turns.stored is None else self.turns.stored.count
+        finally:
+            self.locks["turns"].release()
+
+    def _open(self) -> None:
+        """Begin the turns with the file, if nothing is known of them yet."""
+        if self._path is not None and not self._opened and self._path.exists():
+            self._read_file(self._path)
+        self._opened = True
+        stored = self.turns.stored
+        if stored is not None and not stored.places.file.is_untouched():
+            raise DamagedError("it was written to while it was open")
+
+    def _read_file(self, path: Path) -> bool:
+        from backstory.projections.search.on_disk.words_file import WordsFile
+
+        found = WordsFile(self._store, self._scope, path).read()
+        if found is None:
+            return False
+        self.turns = Turns(self._store, self._scope, self._follower, found.turns)
+        self._cited = CitedFacts(self._store, self._scope, found.cited)
+        self._words["turns"] = found.words
+        return True
+
+    def _write(self) -> None:
+        """Write the file where a later process would have much to read, and go on from it."""
+        words = self._words.get("turns")
+        if self._path is None or words is None or words.added <= max(self._put_off, len(words) // _TAIL):
+            return
+        from backstory.projections.search.on_disk.words_file import WordsFile
+
+        if WordsFile(self._store, self._scope, self._path).write(self.turns, self._cited, words):
+            self._put_off = AT_ONCE
+            if self._read_file(self._path):
+                self._written()
+        else:
+            self._put_off = 2 * words.added
+
+    def _facts_of(self, served: ServedMemory, head: Head) -> Change:
+        """What is new of the facts."""
+        events = self._changes.until(head)
+        # No event states that a fact has lapsed.
+        hidden, self._hidden = self._hidden or served.hidden, served.hidden
+        return self.facts.follow(served.memory, None if hidden else events)
+
+    def _with_facts(self) -> Change:
+        """What is new of the turns that stand, and of the facts that were learned from them."""
+        changed = self._cited.follow()
+        change = self.turns.follow()
+        fresh = {entry.key for entry in change.put}
+        again = [entry for entry in self.turns.named(changed) if entry.key not in fresh]
+        standing = self.turns.standing
+        put = [
+            msgspec.structs.replace(entry, facts=self._cited.of(entry.group, standing[entry.key].id))
+            for entry in (*change.put, *again)
+        ]
+        return Change(put, change.drop, anew=change.anew)
+
+    @property
+    def cleared(self) -> int:
+        """The commit of the transcript that memory was last cleared at."""
+        return self._cited.cleared
+
+    def likeness(self, memory: Memory, query: str, most: int | None) -> Mapping[str, float]:
+        """How like the facts of a memory are to a text; at most that many are compared that were not before."""
+        with self._comparing:
+            self._likeness.take(self._compared.follow(memory), most)
+            return self._likeness.of(query)
+
+    def _take(self, within: str, follow: Callable[[], Change]) -> None:
+        try:
+            self._index(within, follow())
+        except BaseException:
+            # A part of it was taken in, and the rest would never come again.
+            self._words.pop(within, None)
+            if within == "facts":
+                self.facts, self._changes = Facts(), FactChanges(self._store, self._scope)
+            else:
+                self.turns.start_over()
+            raise
+
+    def _index(self, within: str, change: Change) -> None:
+        if change.anew:
+            self._words.pop(within, None)
+        if change.drop:
+            self.words(within).drop(change.drop)
+        if change.put:
+            self.words(within).put(change.put)
+
+    def standing(self, within: str) -> Mapping[str, Fact] | Mapping[str, TurnView]:
+        """What can be found, by its key."""
+        return self.facts.live if within == "facts" else self.turns.standing
+
+    def keys(self, within: str, bounds: SearchFilters) -> Collection[str] | None:
+        """What lies within bounds; None for everything."""
+        return bounds.of_facts(self.facts) if within == "facts" else bounds.of_turns(self.turns)
+
+    def worth(self, within: str) -> Worth | None:
+        """What decides between equals: of facts how sure they are; of turns nothing but their order."""
+        if within != "facts":
+            return None
+        live = self.facts.live
+        return lambda key: live[key].confidence
+
+    def said(self, query: str, most: int, now: str, leave_out: Callable[[TurnView], bool]) -> list[Said]:
+        """The turns that are most like a text by their words, but for those that are to be left out."""
+        standing, words, depth = self.turns.standing, self.words("turns"), most
+        while True:
+            ranked = words.ranked(query, depth)
+            found = [turn for one in ranked if not leave_out(turn := standing[one.key])]
+            if len(found) >= most or len(ranked) < depth:
+                break
+            depth *= 4
+        return [
+            Said(
+                turn,
+                None if (before := self.turns.before(turn)) is None or leave_out(before) else before,
+                self._cited.changed(turn.thread, turn.id, now),
+            )
+            for turn in found[:most]
+        ]
+
+    def hits(self, within: str, query: str, ranked: Iterable[Fused], most: int, *, explain: bool) -> tuple[Hit, ...]:
+        """Spell out the best of what was found, as far as it is still there."""
+        words, standing = self.words(within), self.standing(within)
+        still = ((one, standing[one.key]) for one in ranked if one.key in standing)
+        return tuple(
+            hit_of(found, one, why_found(one, words, query) if explain else None) for one, found in islice(still, most)
+        )
+
+    def entries(self, within: str) -> list[Entry]:
+        """Everything, each thread whole and in order."""
+        if within == "facts":
+            return [fact_entry(fact) for fact in self.facts.live.values()]
+        return list(self.turns.entries())
+
+
+def why_found(one: Fused, words: LexicalIndex, query: str) -> Explanation:
+    """Say why something was found."""
+    parts = () if one.words_rank is None else words.explain(query, one.key)
+    return Explanation(parts, one.words_rank, one.words_score, one.meaning_rank, one.meaning_score)
+
+
+def hit_of(found: Fact | TurnView, one: Fused, why: Explanation | None) -> Hit:
+    """Spell out what was found."""
+    if isinstance(found, Fact):
+        return Hit(
+            id=found.id,
+            content=found.content,
+            score=one.score,
+            category=found.category,
+            confidence=found.confidence,
+            created_at=found.created_at,
+            source=found.source,
+            source_error=found.source_error,
+            by_hand=found.by_hand,
+            valid_from=found.valid_from,
+            valid_until=found.valid_until,
+            expires_at=found.expires_at,
+            tags=found.tags,
+            attributes=found.attributes,
+            by_meaning=one.words_rank is None,
+            why=why,
+        )
+    return Hit(
+        id=found.id,
+        content=found.content,
+        score=one.score,
+        thread=found.thread,
+        n=found.n,
+        role=found.role,
+        at=found.at,
+        name=found.name,
+        by_meaning=one.words_rank is None,
+        why=why,
+    )
