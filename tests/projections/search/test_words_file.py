@@ -12,14 +12,14 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from backstory.ledger.extraction.recorded import RecordedReply
 from fakes import open_home
 from sizes import examples
 
 from backstory.home import Backstory
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.engines.jsonl import JsonlStore
+from backstory.ledger.engines.jsonl.store import JsonlStore
+from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 from backstory.projections import derived_lock
 from backstory.projections.search import known
