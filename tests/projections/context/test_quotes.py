@@ -216,7 +216,7 @@ def test_a_damaged_transcript_leaves_the_facts_and_is_a_fault(tmp_path: Path) ->
 
 
 def test_a_prompt_does_not_wait_for_a_long_transcript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query, "_AT_ONCE", 1)
+    monkeypatch.setattr(query, "AT_ONCE", 1)
     with open_home(tmp_path, background=True, enabled=True) as bs:
         memory = bs.memory("ada")
         memory.record("t1", [user("My violin is red."), assistant("A red violin.")])
