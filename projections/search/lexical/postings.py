@@ -71,7 +71,7 @@ class _Segment:
 
 
 class _Stored:
-    """Postings in a file, of slots that are all alive but for slot 0; `name` distinguishes them from others in the file."""
+    """Postings in a file, whose slots are all alive but for slot 0; `name` distinguishes them from others there."""
 
     def __init__(self, file: ColumnFile, name: str) -> None:
         self._file = file
