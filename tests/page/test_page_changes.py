@@ -91,10 +91,38 @@ def test_a_server_that_is_started_again_is_found_again(open_on: OpenOn, story_ho
         expect(page.locator(".live-live")).to_be_visible(timeout=30_000)
         # What could not be loaded is asked for again, without a click.
         expect(page.locator(".commit-list .commit")).to_have_count(3)
+        expect(page.locator(".moment-list .fact").first).to_be_visible()
+        expect(page.get_by_role("alert")).to_have_count(0)
         page.get_by_role("link", name=window.say("app", "memory"), exact=True).click()
         expect(page.locator(".fact-list .fact").filter(has_text=WRONG_FACT)).to_be_visible()
         server.post("/v1/facts?user=ada", {"content": "Ada likes tea"})
         expect(page.locator(".fact-list .fact").filter(has_text="Ada likes tea")).to_be_visible()
+        page.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("#/memory?user=ada", ".fact-list .fact"),
+        ("#/memory?user=ada&q=peanuts", ".hit-list li"),
+        ("#/timeline?user=ada&fact=fact_3_0", ".commit-list .commit"),
+    ],
+)
+def test_a_view_that_is_opened_while_the_server_is_down_comes_by_itself(
+    open_on: OpenOn, story_home: Path, tmp_path: Path, address: str, shown: str
+) -> None:
+    shutil.copytree(story_home, tmp_path / "home")
+    with thread_server(tmp_path / "home", clock=FakeClock()) as server:
+        window = open_on(server)
+        page = window.go(address)
+        window.go("#/operations?user=ada")
+        port = urlsplit(server.url).port
+    window.allow("ERR_")
+    page.evaluate("(hash) => { location.hash = hash }", address)
+    expect(page.get_by_role("alert").first).to_contain_text(window.say("components/common", "unreachable"))
+    with thread_server(tmp_path / "home", clock=FakeClock(), port=port):
+        expect(page.locator(shown).first).to_be_visible(timeout=30_000)
+        expect(page.get_by_role("alert")).to_have_count(0)
         page.close()
 
 

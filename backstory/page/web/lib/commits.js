@@ -1,6 +1,7 @@
 // Commits: a long list of them, newest first, of which only the pages in view are fetched.
 import { useCallback, useEffect, useMemo, useReducer, useRef } from "./html.js";
 import { get } from "./api.js";
+import { useAgain } from "./load.js";
 import { usePages } from "./virtual.js";
 
 const PAGE = 100;
@@ -74,6 +75,7 @@ export function useSomeCommits(scope, { fact, thread, since, before }, round, en
     return () => found.current.asking?.abort();
   }, [name, round, enabled]);
   const { items, next, error, asking, ready } = found.current;
+  useAgain(error, () => ask(items.length ? next : before, items));
   const onRange = useCallback((newest, oldest) => {
     const here = found.current;
     if (here.next && !here.asking && oldest > here.items.length - 50) ask(here.next, here.items);

@@ -4,6 +4,15 @@ import { useCallback, useEffect, useState } from "./html.js";
 // While the server cannot be reached, it is asked again after this many milliseconds.
 const AGAIN = 2000;
 
+/** Ask again after a while what failed because the server could not be reached; each failure is an error of its own. */
+export function useAgain(error, reload) {
+  useEffect(() => {
+    if (error?.status !== 0) return undefined;
+    const timer = setTimeout(reload, AGAIN);
+    return () => clearTimeout(timer);
+  }, [error]);
+}
+
 /**
  * Call `load(signal)` when one of `deps` changes, and return `{data, error, loading, reload}`.
  *
@@ -22,10 +31,6 @@ export function useLoad(load, deps) {
     return () => aborting.abort();
   }, [...deps, round]);
   const reload = useCallback(() => setRound((before) => before + 1), []);
-  useEffect(() => {
-    if (state.error?.status !== 0) return undefined;
-    const timer = setTimeout(reload, AGAIN);
-    return () => clearTimeout(timer);
-  }, [state.error]);
+  useAgain(state.error, reload);
   return { ...state, reload };
 }

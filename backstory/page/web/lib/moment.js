@@ -1,6 +1,7 @@
 // Memory at a moment: what it held then, what its commit changed, and its facts in pages as they come into view.
 import { useCallback, useEffect, useReducer, useRef } from "./html.js";
 import { get } from "./api.js";
+import { useAgain } from "./load.js";
 
 const PAGE = 100;
 // A request that took this long already gives way to a newer one; a quicker one is let finish, so that a slider that
@@ -25,6 +26,7 @@ export function useMoment(scope, at, filter = {}, round = 0) {
   const { moment, error } = follower;
   const onRange = useCallback((first, last) => follower.need(first, last), [moment]);
   const reload = useCallback(() => follower.want(follower.last), []);
+  useAgain(error, reload);
   return { moment, fact: follower.fact, onRange, error, loading: follower.running !== null, reload };
 }
 

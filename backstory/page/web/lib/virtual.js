@@ -5,6 +5,7 @@ import {
   observeElementRect,
   Virtualizer,
 } from "../vendor/virtual-core/index.js";
+import { useAgain } from "./load.js";
 import { keepPlace, keptPlace } from "./place.js";
 import { html, useCallback, useEffect, useLayoutEffect, useReducer, useRef, useState } from "./html.js";
 
@@ -143,5 +144,6 @@ export function usePages(fetchPage, deps, size = 100) {
     return (pages.current.found.get(page) ?? pages.current.old.get(page))?.[index % size];
   }, [version]);
   const reload = useCallback(() => setRound((before) => before + 1), []);
+  useAgain(error, reload);
   return { item, onRange: load, error, reload };
 }
