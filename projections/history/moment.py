@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from backstory.ledger.core.commit import Cause, Commit
-from backstory.ledger.core.events import DOCUMENT_SECTIONS, Fact
+from backstory.ledger.core.events import DOCUMENT_SECTIONS, Fact, FactRemoved
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import same_category
 from backstory.ledger.erasure.content import folded
@@ -36,17 +36,23 @@ class SectionText(msgspec.Struct, frozen=True):
 
 
 class CommitChange(msgspec.Struct, frozen=True):
-    """What one commit changed: the ids of added facts, removed facts as they were, and what differs of the rest."""
+    """What one commit changed: the ids of added facts, removed facts as they were, and what differs of the rest.
+
+    `evicted` are the ids of those removed facts that made room for others.
+    """
 
     added: tuple[str, ...]
     removed: tuple[Fact, ...]
     revised: tuple[Revision, ...]
     sections: tuple[SectionChange, ...]
+    evicted: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, diff: Diff) -> CommitChange:
-        """Return the change that a difference states."""
-        return cls(tuple(fact.id for fact in diff.added), diff.removed, diff.revised, diff.sections)
+    def of(cls, diff: Diff, commit: Commit | None) -> CommitChange:
+        """Return the change that a difference states, which a commit made."""
+        events = () if commit is None else commit.events
+        evicted = tuple(one.fact.id for one in events if isinstance(one, FactRemoved) and one.reason == "cap")
+        return cls(tuple(fact.id for fact in diff.added), diff.removed, diff.revised, diff.sections, evicted)
 
 
 class MemoryMoment(msgspec.Struct, frozen=True):
@@ -113,7 +119,7 @@ def memory_moment(memory: Memory, commit: Commit | None, changed: Diff, query: F
         dict(sorted(counts.items())),
         dict(sorted(Counter(tag for fact in memory.facts.values() for tag in fact.tags).items())),
         len(memory.facts),
-        CommitChange.of(changed),
+        CommitChange.of(changed, commit),
     )
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 from browsing import WEB, OpenOn, Window
+from fakes import FakeClock, open_home
+from hosting import Host
 from playwright.sync_api import expect
 from serving import ThreadServer
 
@@ -168,6 +170,23 @@ def test_an_update_shows_what_it_did_not_take_in_and_what_it_would_take(told: Wi
     page.get_by_text("All events, as recorded").click()
     expect(page.locator(".json")).to_contain_text('"type": "CandidateRejected"')
     expect(page.locator("dl.cause")).to_contain_text("an answer supplied by a program")
+
+
+def test_what_the_cap_took_out_was_pushed_out_in_every_view(open_on: OpenOn, host: Host, tmp_path: Path) -> None:
+    with open_home(tmp_path, clock=FakeClock(), max_facts=10) as backstory:
+        memory = backstory.memory(user_id="ada")
+        facts = [{"content": f"Ada owns book {n}", "confidence": 0.72 + n / 100} for n in range(10)]
+        memory.import_document({"facts": facts})
+        gone = memory.add_fact("Ada has a dog").evicted[0]
+    with host.serving(tmp_path, clock=FakeClock(), max_facts=10) as server:
+        window = open_on(server)
+        for address in ("#/timeline?user=ada", "#/why?user=ada&commit=3"):
+            page = window.go(address)
+            expect(page.locator(".mark-removed")).to_have_text(["pushed out"])
+        page = window.go(f"#/why?user=ada&fact={gone.id}")
+        expect(page.locator(".rule-said").first).to_have_text(
+            "It was pushed out: memory was full, and all the others ranked higher."
+        )
 
 
 def test_what_is_missing_is_found_with_its_rule(told: Window) -> None:

@@ -77,7 +77,7 @@ def must_be_what_the_other_routes_say(client: CheckedClient, seq: int, scope: di
     difference = client.get_json("/v1/diff", a=max(0, seq - 1), b=seq, **scope)
     difference["added"] = [fact["id"] for fact in difference["added"]]
     assert difference.pop("ended") == {}
-    assert found["changed"] == difference
+    assert found["changed"] == difference | {"evicted": []}
     logged = client.get_json("/v1/log", cursor=seq + 1, limit=1, **scope)["items"] if seq else []
     assert (found["cause"], found["summary"], found["at"]) == next(
         ((entry["cause"], entry["summary"], entry["at"]) for entry in logged), (None, "", "")
@@ -129,7 +129,7 @@ def test_an_empty_memory_has_all_sections_and_no_cause(client: CheckedClient) ->
     found = client.get_json("/v1/memory", **ADA)
     assert (found["seq"], found["cause"], found["summary"], found["count"]) == (0, None, "", 0)
     assert [section["section"] for section in found["sections"]] == list(DOCUMENT_SECTIONS)
-    assert found["changed"] == {"added": [], "removed": [], "revised": [], "sections": []}
+    assert found["changed"] == {"added": [], "removed": [], "revised": [], "sections": [], "evicted": []}
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,15 @@ import { Capped } from "./capped.js";
 import { words } from "./common.words.js";
 import { FactRow, RevisedRow } from "./fact.js";
 
-/** Return `{added, removed, revised, sections}` from the events of a commit or of a preview. */
+/** Return `{added, removed, evicted, revised, sections}` from the events of a commit or of a preview; `evicted` are ids. */
 export function changesOf(events) {
-  const found = { added: [], removed: [], revised: [], sections: [] };
+  const found = { added: [], removed: [], evicted: new Set(), revised: [], sections: [] };
   for (const event of events) {
     if (event.type === "FactAdded") found.added.push(event.fact);
-    else if (event.type === "FactRemoved") found.removed.push(event.fact);
-    else if (event.type === "FactRevised") found.revised.push({ before: event.before, after: event.after });
+    else if (event.type === "FactRemoved") {
+      found.removed.push(event.fact);
+      if (event.reason === "cap") found.evicted.add(event.fact.id);
+    } else if (event.type === "FactRevised") found.revised.push({ before: event.before, after: event.after });
     else if (event.type === "SummaryUpdated") {
       found.sections.push({
         section: event.section,
@@ -51,7 +53,7 @@ export function SectionChange({ change, link }) {
 /** All changes. `linkOf(fact)` gives the address of a fact. */
 export function Changes({ changes, linkOf = () => undefined }) {
   return html`<div class="changes">
-    <${Capped} items=${changes.removed} row=${(fact) => html`<${FactRow} key=${fact.id} fact=${fact} mark="removed" link=${linkOf(fact)} />`} />
+    <${Capped} items=${changes.removed} row=${(fact) => html`<${FactRow} key=${fact.id} fact=${fact} mark=${changes.evicted?.has(fact.id) ? "evicted" : "removed"} link=${linkOf(fact)} />`} />
     <${Capped} items=${changes.added} row=${(fact) => html`<${FactRow} key=${fact.id} fact=${fact} mark="added" link=${linkOf(fact)} />`} />
     <${Capped} items=${changes.revised} row=${(change) => html`<${RevisedRow} key=${change.after.id} change=${change} link=${linkOf(change.after)} />`} />
     ${changes.sections.map((change) => html`<${SectionChange} key=${change.section} change=${change} />`)}

@@ -6,6 +6,7 @@ import { href } from "../lib/route.js";
 import { useStore } from "../lib/store.js";
 import { useWords } from "../lib/words.js";
 import { changesOf } from "./changes.js";
+import { lookOf } from "./fact.js";
 import { words as common } from "./common.words.js";
 import { Kind } from "./kind.js";
 import { words } from "./commit.words.js";
@@ -96,9 +97,9 @@ export function LiveBanner({ scope, live, onUndo }) {
 function Happened({ scope, commit }) {
   const t = useWords(words);
   const c = useWords(common);
-  const { added, removed, revised, sections } = changesOf(commit.events);
+  const { added, removed, evicted, revised, sections } = changesOf(commit.events);
   const all = [
-    ...removed.map((fact) => ["removed", fact]),
+    ...removed.map((fact) => [evicted.has(fact.id) ? "evicted" : "removed", fact]),
     ...added.map((fact) => ["added", fact]),
     ...revised.map(({ after }) => ["revised", after]),
   ];
@@ -106,8 +107,8 @@ function Happened({ scope, commit }) {
     <p><${Summary} summary=${commit.summary} /></p>
     <ul class="happened">
       ${all.slice(0, SHOWN).map(
-        ([mark, fact]) => html`<li class=${`is-${mark}`}>
-          <span class=${`mark mark-${mark}`}>${c(mark)}</span> <bdi class="fact-text">${fact.content}</bdi>${" "}
+        ([mark, fact]) => html`<li class=${`is-${lookOf(mark)}`}>
+          <span class=${`mark mark-${lookOf(mark)}`}>${c(mark)}</span> <bdi class="fact-text">${fact.content}</bdi>${" "}
           <a href=${href("why", { ...scope, fact: fact.id })} aria-label=${`${t("why")} ${fact.content}`}>${t("why")}</a>
         </li>`,
       )}

@@ -4,6 +4,9 @@ import { decimal, Time } from "../lib/format.js";
 import { useWords } from "../lib/words.js";
 import { words } from "./common.words.js";
 
+/** What was evicted looks as what was removed, and is called otherwise. */
+export const lookOf = (mark) => (mark === "evicted" ? "removed" : mark);
+
 /** How sure a fact is: a bar, and the number. */
 export function Confidence({ value }) {
   const t = useWords(words);
@@ -21,16 +24,16 @@ export function Category({ category }) {
 }
 
 /**
- * A fact. `mark` is "added", "removed" or "revised", `link` the address that its text leads to, `current` whether it is
+ * A fact. `mark` is "added", "removed", "evicted" or "revised", `link` the address that its text leads to, `current` whether it is
  * the one that is looked at, `dated` whether its date is shown in place of its age; `children` come behind the text.
  * `dense` makes it one line where there is room, with `open({kind, fact})` to edit and to remove it.
  */
 export const FactRow = memo(function FactRow({ fact, mark, link, current = false, dated = false, dense = false, open, children }) {
   const t = useWords(words);
   const text = html`<bdi class="fact-text" title=${dense ? fact.content : undefined}>${fact.content}</bdi>`;
-  return html`<article class=${`fact ${dense ? "is-dense" : ""} ${mark ? `is-${mark}` : ""}`} data-fact=${fact.id} aria-current=${current ? "true" : undefined}>
+  return html`<article class=${`fact ${dense ? "is-dense" : ""} ${mark ? `is-${lookOf(mark)}` : ""}`} data-fact=${fact.id} aria-current=${current ? "true" : undefined}>
     <p class="fact-line">
-      ${mark && html`<span class=${`mark mark-${mark}`}>${t(mark)}</span> `}
+      ${mark && html`<span class=${`mark mark-${lookOf(mark)}`}>${t(mark)}</span> `}
       ${link ? html`<a href=${link}>${text} <span class="fact-why">${t("whyLink")}</span></a>` : text}
     </p>
     <p class="fact-about">

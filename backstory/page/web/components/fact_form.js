@@ -211,7 +211,7 @@ function Saved({ scope, change, said, mark = "added", onClose, onUndo }) {
     <${FactRow} fact=${change.fact} mark=${mark} link=${href("why", { ...scope, fact: change.fact.id })} />
     ${change.evicted?.length > 0 &&
     html`<h3>${t("evicted")}</h3>
-      ${change.evicted.map((fact) => html`<${FactRow} fact=${fact} mark="removed" link=${href("why", { ...scope, fact: fact.id })} />`)}`}
+      ${change.evicted.map((fact) => html`<${FactRow} fact=${fact} mark="evicted" link=${href("why", { ...scope, fact: fact.id })} />`)}`}
     <footer class="dialog-foot">
       <button type="button" onClick=${onUndo}>${t("undo")}</button>
       <button type="button" class="primary" onClick=${onClose}>${t("close")}</button>

@@ -6,6 +6,9 @@ import { useWords } from "../lib/words.js";
 import { FactName } from "./fact_name.js";
 import { words } from "./refusals.words.js";
 
+/** The rule by which a fact left memory: the cap refuses a newcomer, and evicts what was there. */
+export const wentBy = (reason) => (reason === "cap" ? "evicted" : reason);
+
 /** A rule in plain words; `detail` is the server's reason, shown as a tooltip, or where the rule is not known. */
 export function Rule({ rule, detail }) {
   const t = useWords(words);
@@ -20,13 +23,14 @@ export function Rule({ rule, detail }) {
  */
 export function Refusal({ scope, item }) {
   const t = useWords(words);
+  const went = item.fact && item.kind === undefined;
   const about = item.fact && html`<p>${t("about")} <${FactName} scope=${scope} id=${item.fact} /></p>`;
   return html`<article class="refusal">
     <p class="refusal-text">
       ${item.kind && item.kind !== "newFact" && html`<span class="refusal-kind">${t(`kind-${item.kind}`)}</span> `}
       <bdi>${item.content}</bdi>
     </p>
-    <p><span class="mark mark-removed">${t(item.fact && item.kind === undefined ? "wentBecause" : "refusedBecause")}</span> <${Rule} rule=${item.rule} detail=${item.detail} /></p>
+    <p><span class="mark mark-removed">${t(went ? "wentBecause" : "refusedBecause")}</span> <${Rule} rule=${went ? wentBy(item.rule) : item.rule} detail=${item.detail} /></p>
     ${item.detail && html`<p class="hint"><bdi>${item.detail}</bdi></p>`}
     ${about}
     <${Takes} item=${item} />

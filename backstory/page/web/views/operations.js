@@ -275,7 +275,7 @@ function Eviction({ eviction: { seq, at, facts }, scope }) {
     </p>
     <details onToggle=${(event) => setOpen(event.target.open)}>
       <summary>${t("which")}</summary>
-      ${open && html`<${Loaded} of=${commit}>${() => removed.map(({ fact }) => html`<${FactRow} key=${fact.id} fact=${fact} mark="removed" link=${href("why", { ...scope, fact: fact.id })} />`)}<//>`}
+      ${open && html`<${Loaded} of=${commit}>${() => removed.map(({ fact }) => html`<${FactRow} key=${fact.id} fact=${fact} mark="evicted" link=${href("why", { ...scope, fact: fact.id })} />`)}<//>`}
     </details>
   </li>`;
 }

@@ -10,7 +10,7 @@ import { Conversation } from "../../components/conversation.js";
 import { Category, Confidence } from "../../components/fact.js";
 import { Kind } from "../../components/kind.js";
 import { Failure, Loaded } from "../../components/notice.js";
-import { Rule } from "../../components/refusals.js";
+import { Rule, wentBy } from "../../components/refusals.js";
 import { words } from "../why.words.js";
 
 const MOST_UPDATES = 200;
@@ -83,7 +83,7 @@ function Lead({ scope, why }) {
   if (!why.live) {
     return html`<div class="lead">
       <p>${t(births.length > 1 ? "leadOnOff" : "leadGone", { since, until: date(removed?.at ?? why.lapsed) })}</p>
-      ${removed && html`<p><${Rule} rule=${removed.reason} detail=${removed.detail ?? ""} /> ${removed.valid_until} ${removed.note && html`${t("modelsReason")} <q><bdi>${removed.note}</bdi></q>`} ${link(removed.seq)}</p>`}
+      ${removed && html`<p><${Rule} rule=${wentBy(removed.reason)} detail=${removed.detail ?? ""} /> ${removed.valid_until} ${removed.note && html`${t("modelsReason")} <q><bdi>${removed.note}</bdi></q>`} ${link(removed.seq)}</p>`}
       ${why.periods.length > 1 &&
       html`<ul class="periods">
         ${why.periods.map(
@@ -242,7 +242,7 @@ function Happened({ scope, item, event }) {
   if (item.type === "FactRemoved") {
     if (!event) return html`<p>${t("wasRemoved")} <bdi>${item.detail}</bdi></p>`;
     return html`<p>
-      ${t("wasRemoved")} <${Rule} rule=${event.reason} detail=${event.detail ?? event.reason} /> ${event.note && html`${t("modelsReason")} <q><bdi>${event.note}</bdi></q>`}
+      ${t("wasRemoved")} <${Rule} rule=${wentBy(event.reason)} detail=${event.detail ?? event.reason} /> ${event.note && html`${t("modelsReason")} <q><bdi>${event.note}</bdi></q>`}
       ${event.reason === "consolidated" && event.detail && html`<a href=${href("why", { ...scope, fact: event.detail })}><bdi>${event.detail}</bdi></a>`}
     </p>`;
   }
