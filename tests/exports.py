@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from backstory.ledger.importing.formats.conversation import Conversation
+from backstory.ledger.importing.formats.conversation import ImportedConversation
 from backstory.ledger.importing.formats.facts import Fact
 from backstory.ledger.importing.formats.recognising import recognise
 from backstory.ledger.importing.formats.tally import Tally
@@ -210,11 +210,11 @@ def write(folder: Path, content: object, name: str = "export.json") -> Path:
     return path
 
 
-def everything(path: Path, tally: Tally | None = None, stated: str | None = None) -> list[Conversation | Fact]:
+def everything(path: Path, tally: Tally | None = None, stated: str | None = None) -> list[ImportedConversation | Fact]:
     return list(recognise(path, stated).read(Tally() if tally is None else tally, lambda _: None))
 
 
 def said(path: Path, tally: Tally | None = None) -> list[tuple[str, str, str, str | None]]:
     """The turns of a file: thread, role, words and time."""
-    found = [item for item in everything(path, tally) if isinstance(item, Conversation)]
+    found = [item for item in everything(path, tally) if isinstance(item, ImportedConversation)]
     return [(item.thread, turn.role, turn.content, turn.at) for item in found for turn in item.kept]

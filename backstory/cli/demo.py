@@ -32,7 +32,7 @@ RunCommand: TypeAlias = Callable[[list[str]], object]
 """Runs a command from its arguments; ends in SystemExit."""
 
 
-class Step(msgspec.Struct, frozen=True):
+class DemoStep(msgspec.Struct, frozen=True):
     """A command that was run, and its exit code."""
 
     command: str
@@ -46,7 +46,7 @@ class Summary(msgspec.Struct, frozen=True):
     exit: int
     live: bool
     home: str | None
-    steps: tuple[Step, ...]
+    steps: tuple[DemoStep, ...]
 
 
 class _StoppedError(Exception):
@@ -164,7 +164,7 @@ class _Stage:
         self.home = home
         self.config = config
         self.live = live
-        self.steps: list[Step] = []
+        self.steps: list[DemoStep] = []
         self._needs_gap = False
 
     def title(self, text: str) -> None:
@@ -188,7 +188,7 @@ class _Stage:
             code = 0
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else 1
-        self.steps.append(Step(command, code))
+        self.steps.append(DemoStep(command, code))
         page().line()
         self._needs_gap = False
         if code not in (0, may_exit):

@@ -18,7 +18,7 @@ from backstory.deerflow.hooks import Hooks
 from backstory.deerflow.memory import Document, HostedMemory
 from backstory.deerflow.model_port import choose_model
 from backstory.deerflow.model_record import describe_model
-from backstory.deerflow.observers import CallObserver, Traces
+from backstory.deerflow.observers import CallObserver, RunTraces
 from backstory.home import Backstory
 from backstory.integrations.identity import present_config
 from backstory.ledger.concurrency.forks import ForkLock
@@ -55,7 +55,7 @@ class Hosting:
         self._configured = configured
         self._hooks = hooks
         self._deerflow = configured.deerflow
-        self._traces = Traces(hooks)
+        self._traces = RunTraces(hooks)
         self._mutex = ForkLock()
         self._closed = False
         self._open()

@@ -11,7 +11,7 @@ from backstory.config.model_factory import as_model, status_of
 from backstory.config.provider_model import ForeignModel, make_chat_model
 from backstory.deerflow.config import Configured
 from backstory.deerflow.hooks import Hooks
-from backstory.deerflow.observers import CallObserver, Traces
+from backstory.deerflow.observers import CallObserver, RunTraces
 from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.extraction.models.model import Answer, Model, Prompt, Usage, token_count
 from backstory.ledger.learning.observing import CallStarted
@@ -86,7 +86,7 @@ class ObservedModel:
         watch: Knows the scope and the thread of the present call.
     """
 
-    def __init__(self, asked: ChatModelPort | Model, hooks: Hooks, traces: Traces, watch: CallObserver) -> None:
+    def __init__(self, asked: ChatModelPort | Model, hooks: Hooks, traces: RunTraces, watch: CallObserver) -> None:
         self._asked = asked
         self._callbacks = hooks.callbacks
         self._traces = traces
@@ -165,7 +165,7 @@ class ObservedModel:
             close()
 
 
-def choose_model(configured: Configured, hooks: Hooks, traces: Traces, watch: CallObserver) -> ObservedModel | None:
+def choose_model(configured: Configured, hooks: Hooks, traces: RunTraces, watch: CallObserver) -> ObservedModel | None:
     """Return the model for extraction; None if there is none.
 
     An API key in the environment is used only if the host has no hook for a model.

@@ -36,7 +36,7 @@ _WHY_PARKED = {
 }
 
 
-class Traces:
+class RunTraces:
     """The last trace id of each conversation, for a bounded number of conversations. Safe for threads."""
 
     def __init__(self, hooks: Hooks) -> None:
@@ -79,7 +79,7 @@ class CallObserver(Observer):
         events: Returns the events of a commit.
     """
 
-    def __init__(self, hooks: Hooks, traces: Traces, events: Callable[[Scope, int], Sequence[Event]]) -> None:
+    def __init__(self, hooks: Hooks, traces: RunTraces, events: Callable[[Scope, int], Sequence[Event]]) -> None:
         self._report = hooks.extraction
         self._traces = traces
         self._events = events

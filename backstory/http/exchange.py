@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from backstory.home import Backstory
 from backstory.http.access.callers import Caller, Right
-from backstory.http.caching.answers import Answer, Answers, key_of, matches
+from backstory.http.caching.answers import Answers, KeptAnswer, key_of, matches
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import UsageError, WrongExpectedVersionError
 from backstory.memory import MemoryHandle
@@ -155,7 +155,7 @@ class ReadExchange(_Exchange):
     def _keep(self, known: HeadsSeen, answer: Response) -> None:
         answers: Answers = self.request.app.state.answers
         body = bytes(answer.body) if answer.status_code == HTTPStatus.OK else None
-        kept = Answer(known, answer.headers["ETag"], answer.raw_headers, body, self.request.scope.get("route"))
+        kept = KeptAnswer(known, answer.headers["ETag"], answer.raw_headers, body, self.request.scope.get("route"))
         answers.keep(key_of(self.request.scope), kept)
 
 

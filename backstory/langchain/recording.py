@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from backstory.outbox.fail_safe import FailSafeMemory
 
 
-class Recorder:
+class RunRecorder:
     """Records the conversations of an agent's runs. Safe for threads."""
 
     def __init__(self, fail_safe: FailSafeMemory, tags: Sequence[str] = ()) -> None:

@@ -15,7 +15,7 @@ from backstory import checks
 from backstory.home import Backstory
 from backstory.integrations.closing import Closing
 from backstory.integrations.identity import Identity, check_scope, present_config
-from backstory.langchain.recording import Recorder
+from backstory.langchain.recording import RunRecorder
 from backstory.langchain.run import Run, RunState, RunUpdate, part_of
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import UsageError
@@ -102,7 +102,7 @@ class RunMemory:
         self.by_tools = (mode or stated.mode) == "tool"
         self._records = record and not self.by_tools
         self.fail_safe = FailSafeMemory(self.backstory)
-        self._recorder = Recorder(self.fail_safe, self._tags)
+        self._recorder = RunRecorder(self.fail_safe, self._tags)
         self._given: Recent[tuple[Scope, str], dict[str, object]] = Recent(_RUNS)
         """What the answers of the runs under way are given, as their turns note it."""
         # The first block needs it; by then it may be there.

@@ -20,7 +20,7 @@ from backstory.projections.history.refusals import content_of
 _MOST_NAMED = 3
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Judgement(msgspec.Struct, frozen=True):
     """One expectation, and whether it holds.
 
     Attributes:
@@ -119,7 +119,7 @@ class Judge:
         self._commits = [commit for commit in replay.commits if commit.seq <= seq]
         self._facts = replay.memory.facts(seq, joined=False)
 
-    def verdict(self, expected: Expectation) -> Verdict:
+    def verdict(self, expected: Expectation) -> Judgement:
         """Judge one expectation.
 
         Raises:
@@ -128,9 +128,9 @@ class Judge:
         finding = self._finding(expected)
         said = in_words(expected)
         if finding is None:
-            return Verdict(said, ok=True)
+            return Judgement(said, ok=True)
         commit = finding.commit
-        return Verdict(
+        return Judgement(
             said,
             ok=False,
             held=0,
@@ -297,7 +297,7 @@ def _refusal(commit: Commit, rejected: CandidateRejected) -> str:
     return f'{_place(commit)} refused "{content_of(rejected.candidate)}": {rejected.rule}, {rejected.detail}'
 
 
-def merged(runs: Sequence[Sequence[Verdict]]) -> tuple[Verdict, ...]:
+def merged(runs: Sequence[Sequence[Judgement]]) -> tuple[Judgement, ...]:
     """Return the verdicts of several runs as one verdict for each expectation."""
     found = []
     for verdicts in zip(*runs, strict=True):

@@ -18,7 +18,7 @@ from backstory.ledger.core.events import CandidateRejected, UpdateFailed
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.core.scope import Scope
 from backstory.memory_tests.file import Expectation, read_test
-from backstory.memory_tests.judging import Judge, Verdict, merged, seq_of
+from backstory.memory_tests.judging import Judge, Judgement, merged, seq_of
 from backstory.memory_tests.kept_replies import KeptReplies
 from backstory.memory_tests.likeness import Likeness
 from backstory.memory_tests.replay import Replay, replayed, settings_of
@@ -61,7 +61,7 @@ class FileResult(msgspec.Struct, frozen=True):
 
     file: str
     ok: bool
-    expectations: tuple[Verdict, ...]
+    expectations: tuple[Judgement, ...]
     memory: tuple[RememberedFact, ...]
     updates: int
     failed: int
@@ -173,7 +173,7 @@ class _Run:
 
     def result(self, times: int) -> FileResult:
         """Run the file several times."""
-        runs: list[list[Verdict]] = []
+        runs: list[list[Judgement]] = []
         counts = _Counts()
         for self._number in range(1, times + 1):
             self._replies.begin(self._number)
@@ -201,14 +201,14 @@ class _Run:
             notes=tuple(counts.notes),
         )
 
-    def _verdicts(self, replay: Replay) -> list[Verdict]:
+    def _verdicts(self, replay: Replay) -> list[Judgement]:
         last = Judge(replay, replay.seq, self._likeness)
         return [
             last.verdict(expected) if expected.at is None else self._earlier(expected, replay)
             for expected in self._test.expect
         ]
 
-    def _earlier(self, expected: Expectation, replay: Replay) -> Verdict:
+    def _earlier(self, expected: Expectation, replay: Replay) -> Judgement:
         seq = seq_of(expected.at, replay)
         if expected.context is None:
             return Judge(replay, seq, self._likeness).verdict(expected)

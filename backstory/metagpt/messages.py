@@ -9,7 +9,7 @@ import msgspec
 from backstory.projections.turns import TurnView, Words
 
 
-class Asked(msgspec.Struct, frozen=True):
+class AskedMessage(msgspec.Struct, frozen=True):
     """A message that is asked about; `said` is None where memory never keeps such a message."""
 
     id: str | None
@@ -17,15 +17,15 @@ class Asked(msgspec.Struct, frozen=True):
     thread: str | None
 
 
-def asked_about(message: object) -> Asked:
+def asked_about(message: object) -> AskedMessage:
     """Read a message as it would be kept; raise InputError if it is no message."""
     from backstory.ledger.messages import keep, read_message
 
     if isinstance(message, TurnView):
-        return Asked(message.id, message, message.thread or None)
+        return AskedMessage(message.id, message, message.thread or None)
     read = read_message(message)
     kept = keep([read])
-    return Asked(kept[0].id, kept[0], read.thread_id) if kept else Asked(read.id, None, read.thread_id)
+    return AskedMessage(kept[0].id, kept[0], read.thread_id) if kept else AskedMessage(read.id, None, read.thread_id)
 
 
 def thread_of(message: object) -> str | None:
@@ -55,12 +55,12 @@ def as_message(message: object) -> object:
     return fields
 
 
-def without_id(asked: Asked) -> dict[str, object]:
+def without_id(asked: AskedMessage) -> dict[str, object]:
     """Spell a message without its id, so that it cannot take the place of another turn."""
     fields: dict[str, object] = msgspec.structs.asdict(asked.said) if isinstance(asked.said, msgspec.Struct) else {}
     return {**fields, "id": None, "thread_id": asked.thread}
 
 
-def named(asked: Asked) -> str:
+def named(asked: AskedMessage) -> str:
     """Return the id of a message for an error, with a space before it; nothing where it has none."""
     return f" {asked.id}" if asked.id is not None else ""

@@ -11,7 +11,7 @@ from backstory.aio import in_thread
 from backstory.ledger.core.errors import NotFoundError, StoreError, UsageError
 from backstory.ledger.core.events import SummariesReceived, SummaryUpdated
 from backstory.ledger.core.sanitize import safe_text
-from backstory.ledger.erasure.content import Words
+from backstory.ledger.erasure.content import ErasedWords
 from backstory.ledger.erasure.requests import (
     Erasure,
     ForgetEverything,
@@ -164,7 +164,7 @@ def _known_before(services: ScopeServices, what: ForgetShared) -> frozenset[str]
     for commit in services.commits(services.users):
         for event in commit.events:
             if isinstance(event, SummariesReceived) and (event.agent, event.seq) == first:
-                return frozenset(Words(what.words).used_in(texts))
+                return frozenset(ErasedWords(what.words).used_in(texts))
             if isinstance(event, SummaryUpdated):
                 texts.append(event.after.summary)
     return frozenset()

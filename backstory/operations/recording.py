@@ -33,7 +33,7 @@ from backstory.ledger.log.transcript_writer import TURNS_PER_COMMIT, Recorded
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.text.tags import read_tags
 from backstory.ledger.threads.delivery.continuing import continued, holds
-from backstory.ledger.threads.delivery.told import SKIPPED, Place, Told
+from backstory.ledger.threads.delivery.told import SKIPPED, ThreadPlace, Told
 from backstory.ledger.threads.delivery.turn_dedup import Mode
 from backstory.ledger.threads.delivery.turn_match import Said, spoken_in
 from backstory.ledger.threads.transcript import Thread, Threads
@@ -114,7 +114,7 @@ class Intake(Operations):
 
     def places(
         self, kept: Sequence[Kept], *, first: Iterable[str] = (), only: str | None = None
-    ) -> list[tuple[str, Place]]:
+    ) -> list[tuple[str, ThreadPlace]]:
         """Return the threads that a conversation may continue, the likeliest first, each with its place there.
 
         Args:
@@ -211,7 +211,7 @@ def _warn_without_model(folder: Path) -> None:
 
 def places(
     writer: Writer, messages: Sequence[Kept], *, first: Iterable[str] = (), only: str | None = None
-) -> list[tuple[str, Place]]:
+) -> list[tuple[str, ThreadPlace]]:
     """Return the threads that a conversation may continue, the likeliest first, each with its place there.
 
     Args:

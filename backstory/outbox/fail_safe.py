@@ -37,7 +37,7 @@ class _Unread(msgspec.Struct, frozen=True):
     kind: str
 
 
-class Memory(Records, HasScope, Protocol):
+class AnyMemory(Records, HasScope, Protocol):
     """A memory handle, as far as it is recorded in and counted."""
 
 
@@ -52,7 +52,7 @@ class Home(Protocol):
     def outbox(self) -> Outbox:
         """Where deliveries wait."""
 
-    def memory_of(self, owner: Scope) -> Memory:
+    def memory_of(self, owner: Scope) -> AnyMemory:
         """Open a memory."""
 
 
@@ -88,7 +88,7 @@ class FailSafeMemory:
 
     def record(
         self,
-        memory: Memory | Scope,
+        memory: AnyMemory | Scope,
         thread: str,
         messages: Sequence[object],
         *,
@@ -145,7 +145,9 @@ class FailSafeMemory:
         )
         return self._outbox.hand_over(entry)
 
-    def record_told(self, memory: Memory | Scope, thread: str, kept: Sequence[Kept], mode: Told) -> RecordResult | None:
+    def record_told(
+        self, memory: AnyMemory | Scope, thread: str, kept: Sequence[Kept], mode: Told
+    ) -> RecordResult | None:
         """Record what is new of a conversation as a model is asked with it; like `record` in all else.
 
         Args:
@@ -169,7 +171,7 @@ class FailSafeMemory:
         )
         return self._outbox.hand_over(entry)
 
-    def _opens(self, memory: Memory | Scope) -> Callable[[], Memory]:
+    def _opens(self, memory: AnyMemory | Scope) -> Callable[[], AnyMemory]:
         bs = self._bs
         return (lambda: bs.memory_of(memory)) if isinstance(memory, Scope) else lambda: memory
 

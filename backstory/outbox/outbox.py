@@ -16,7 +16,7 @@ from backstory.ledger.core.errors import BackstoryError, LockTimeoutError, Usage
 from backstory.ledger.core.scope import Scope
 from backstory.outbox.entry import OutboxEntry
 from backstory.outbox.faults import Faults
-from backstory.outbox.retry_queue import Key, Limits, RetryQueue, ThreadQueue
+from backstory.outbox.retry_queue import Key, QueueLimits, RetryQueue, ThreadQueue
 from backstory.results import RecordResult
 
 LOST = "DeliveryLost"
@@ -46,13 +46,13 @@ class Outbox(Jobs[Key]):
     def __init__(
         self,
         faults: Faults,
-        limits: Limits | None = None,
+        limits: QueueLimits | None = None,
         *,
         elapsed: Callable[[], float] = time.monotonic,
         background: bool = True,
     ) -> None:
         self._faults = faults
-        self._limits = limits or Limits()
+        self._limits = limits or QueueLimits()
         self._elapsed = elapsed
         self._background = background
         super().__init__()

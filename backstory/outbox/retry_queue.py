@@ -17,7 +17,7 @@ Key = tuple[Scope, str]
 """A memory and a thread in it."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class QueueLimits(msgspec.Struct, frozen=True):
     """Limits of an outbox.
 
     Attributes:
@@ -59,7 +59,7 @@ class _Pause(msgspec.Struct, frozen=True):
 class RetryQueue:
     """All queued entries of a home; `count` is their number."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: QueueLimits) -> None:
         self._limits = limits
         self._queues: dict[Key, ThreadQueue] = {}
         self._pauses: dict[Scope | Key, _Pause] = {}

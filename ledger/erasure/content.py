@@ -336,7 +336,7 @@ def _may_identify(word: str) -> bool:
     return len(word) >= _SHORTEST or (len(word) > 1 and any(char.isdigit() for char in word))
 
 
-class Words:
+class ErasedWords:
     """Words to find in texts; one of six characters or more is also found as the beginning of a longer word."""
 
     def __init__(self, words: Iterable[str]) -> None:

@@ -38,8 +38,8 @@ from backstory.ledger.core.events import (
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import SummaryKey
 from backstory.ledger.erasure.content import (
+    ErasedWords,
     Phrases,
-    Words,
     all_fact_texts,
     fact_of,
     fact_texts,
@@ -85,7 +85,7 @@ class ErasureTarget:
         self.phrases = Phrases()
         self.words: set[str] = set()
         """All words of the content to erase that may identify something."""
-        self.rare_words = Words(())
+        self.rare_words = ErasedWords(())
         """Those of `words` that occur in nothing that stays."""
         self.facts: set[str] = set()
         """Ids of facts to erase."""
@@ -206,7 +206,7 @@ class ErasureTarget:
             known.add(key)
         self.facts |= facts
         self.runs |= runs
-        self.rare_words = Words(rare_words | self.rare_words.all)
+        self.rare_words = ErasedWords(rare_words | self.rare_words.all)
         return new
 
 
@@ -328,7 +328,7 @@ def find_target(request: Erasure, memory: Memory, ledger: Walk) -> ErasureTarget
         case ForgetShared(phrases=phrases, words=words):
             for phrase, anywhere in phrases:
                 target.phrases.add(phrase, anywhere=anywhere)
-            target.rare_words = Words(words)
+            target.rare_words = ErasedWords(words)
             return target
         case ForgetEverything() | ForgetExpired():
             pass

@@ -7,7 +7,7 @@ from itertools import chain
 
 from backstory.ledger.core.events import Redacted
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.erasure.content import Words, all_fact_texts, turn_texts
+from backstory.ledger.erasure.content import ErasedWords, all_fact_texts, turn_texts
 from backstory.ledger.erasure.digest import Seal
 from backstory.ledger.erasure.evidence import PlacedTurn, turn_redacted, turns_of
 from backstory.ledger.erasure.requests import ForgetFact, Walk
@@ -82,21 +82,21 @@ def _words(turn: PlacedTurn) -> tuple[str, str, str]:
 def words_in_staying_turns(target: ErasureTarget, transcript: Walk, turns: EvidenceTurns) -> set[str]:
     """Return the words of the target that occur in a turn that stays."""
     used: set[str] = set()
-    words = Words(target.words)
+    words = ErasedWords(target.words)
     for turn in turns_of(transcript) if words else ():
         if (turn.seq, turn.index) not in turns.redacted and (new := words.used_in(turn_texts(turn.turn))):
             used |= new
-            words = Words(words.all - new)
+            words = ErasedWords(words.all - new)
     return used
 
 
 def words_used(words: frozenset[str], memory: Memory, transcript: Walk) -> frozenset[str]:
     """Return those of some words that occur in a live fact of a memory or in a turn of its transcript."""
-    left = Words(words)
+    left = ErasedWords(words)
     texts = chain(map(all_fact_texts, memory.facts.values()), (turn_texts(turn.turn) for turn in turns_of(transcript)))
     for each in texts:
         if not left:
             break
         if used := left.used_in(each):
-            left = Words(left.all - used)
+            left = ErasedWords(left.all - used)
     return words - left.all

@@ -33,7 +33,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.kinds import ErasedContent
 from backstory.ledger.core.summaries import SummaryKey
-from backstory.ledger.erasure.content import Words, all_fact_texts, fact_of, fact_texts_in
+from backstory.ledger.erasure.content import ErasedWords, all_fact_texts, fact_of, fact_texts_in
 from backstory.ledger.erasure.requests import Walk
 from backstory.ledger.erasure.target import ErasureTarget, summary_in
 
@@ -120,7 +120,7 @@ class LedgerWalk:
         self._staying = {mark_key(fact.content) for fact in facts if target.stays(fact.id)}
         self._birth_seqs = {root.seq for fact in target.memory.facts.values() for root in target.lineage.origins(fact)}
         self._emptied: dict[str, int] = {}
-        self._unused = Words(target.words)
+        self._unused = ErasedWords(target.words)
         self.redacted: list[Redacted] = []
         """The events that erase others, one for each event to erase."""
         self.facts: set[str] = set()
@@ -231,7 +231,7 @@ class LedgerWalk:
 
     def _use(self, texts: Iterable[str]) -> None:
         if self._unused and (used := self._unused.used_in(texts)):
-            self._unused = Words(self._unused.all - used)
+            self._unused = ErasedWords(self._unused.all - used)
 
     def unused(self) -> frozenset[str]:
         """Return the words of the target that occur in no fact that stays."""

@@ -16,7 +16,7 @@ from backstory.ledger.core.events import Candidate, Unread
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.importing.deerflow_paths import (
     MEMORY,
-    Place,
+    MemoryPlace,
     check_journal,
     find,
     holds_nothing,
@@ -87,7 +87,7 @@ def read_home_if_any(folder: Path, scope: Scope, *, users_sections: bool = True)
     return _read(folder, place, users_sections=users_sections or scope.agent is None)
 
 
-def _read(folder: Path, place: Place, *, users_sections: bool = True) -> tuple[Candidate, ...] | None:
+def _read(folder: Path, place: MemoryPlace, *, users_sections: bool = True) -> tuple[Candidate, ...] | None:
     if not place.whole and not place.agents:
         return None
     check_journal(place)
@@ -104,7 +104,7 @@ def _read(folder: Path, place: Place, *, users_sections: bool = True) -> tuple[C
 class _Home:
     """The part of a home that belongs to one scope; paths in messages are relative to the given folder."""
 
-    def __init__(self, folder: Path, place: Place, *, users_sections: bool) -> None:
+    def __init__(self, folder: Path, place: MemoryPlace, *, users_sections: bool) -> None:
         self._folder = folder
         self._place = place
         within = place.bucket is not None and folder.absolute().is_relative_to(place.bucket)

@@ -31,7 +31,7 @@ _FORMER_DEFAULT = "lead-agent"
 _NAMES = 10
 
 
-class Place(msgspec.Struct, frozen=True):
+class MemoryPlace(msgspec.Struct, frozen=True):
     """The folders of a memory: the user's and the agents'; `whole` if the user's own facts belong to it."""
 
     bucket: Path | None
@@ -48,7 +48,7 @@ def users_folders(user: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((theirs, Scope(user).folder.rpartition("/")[2])))
 
 
-def find(folder: Path, scope: Scope, *, warn: bool = True) -> Place:
+def find(folder: Path, scope: Scope, *, warn: bool = True) -> MemoryPlace:
     """Find a scope's memory in a home.
 
     Args:
@@ -59,7 +59,7 @@ def find(folder: Path, scope: Scope, *, warn: bool = True) -> Place:
     folder = folder.absolute()
     if is_agents_own(folder):
         bucket = folder.parent.parent if folder.parent.name == "agents" else None
-        return Place(bucket, (folder,), whole=folder.name == _DEFAULT)
+        return MemoryPlace(bucket, (folder,), whole=folder.name == _DEFAULT)
     bucket = _bucket(folder, scope)
     below = bucket / "agents"
     if scope.agent is None:
@@ -68,7 +68,7 @@ def find(folder: Path, scope: Scope, *, warn: bool = True) -> Place:
             _warn_of_others(below, agents)
     else:
         agents = [agent for name in (scope.agent, scope.agent.lower()) if (agent := below / name).is_dir()][:1]
-    return Place(bucket, tuple(agents), whole=scope.agent is None)
+    return MemoryPlace(bucket, tuple(agents), whole=scope.agent is None)
 
 
 def is_agents_own(folder: Path) -> bool:
@@ -96,7 +96,7 @@ def _warn_of_others(below: Path, taken: list[Path]) -> None:
         _log.warning("%s: agents' own memories are not imported; import each with --agent: %s", below, _listed(names))
 
 
-def check_journal(place: Place) -> None:
+def check_journal(place: MemoryPlace) -> None:
     """Refuse a memory that DeerFlow has not finished writing.
 
     Raises:
@@ -118,7 +118,7 @@ def check_journal(place: Place) -> None:
     )
 
 
-def holds_nothing(folder: Path, place: Place, scope: Scope) -> InputError:
+def holds_nothing(folder: Path, place: MemoryPlace, scope: Scope) -> InputError:
     """Return the error for a home that holds nothing of a scope; it names the users or agents that the home has."""
     users = [one.name for one in _folders(folder / "users")]
     agents = [] if place.bucket is None else [one.name for one in _folders(place.bucket / "agents")]

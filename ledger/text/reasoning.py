@@ -26,7 +26,7 @@ _FINAL = re.compile(r"\s*(?:<\|start\|>assistant)?<\|channel\|>final\b[^<]*<\|me
 _END = re.compile(r"(?:<\|return\|>|<\|end\|>)\s*\Z")
 
 
-class Spoken(NamedTuple):
+class SpokenText(NamedTuple):
     """What is said in a text.
 
     Attributes:
@@ -38,7 +38,7 @@ class Spoken(NamedTuple):
     is_open: bool
 
 
-def spoken(text: str) -> Spoken:
+def spoken(text: str) -> SpokenText:
     """Return a text of an agent without the reasoning at its beginning.
 
     A closing tag in a code fence does not count where another one follows outside of fences.
@@ -51,14 +51,14 @@ def spoken(text: str) -> Spoken:
         kind = opened.lastgroup or "tag"
         end = _end(text, opened.end(), _CLOSINGS[kind].format(opened[kind]))
         if end is None:
-            return Spoken(text[at:].lstrip() if at else text, is_open=True)
+            return SpokenText(text[at:].lstrip() if at else text, is_open=True)
         at, in_channels = end, in_channels or kind == "channel"
     if not at:
-        return Spoken(text, is_open=False)
+        return SpokenText(text, is_open=False)
     rest = text[at:].lstrip()
     if in_channels and (final := _FINAL.match(rest)) is not None:
         rest = _END.sub("", rest[final.end() :])
-    return Spoken(rest, is_open=False)
+    return SpokenText(rest, is_open=False)
 
 
 def _end(text: str, start: int, closing: str) -> int | None:

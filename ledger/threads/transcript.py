@@ -8,7 +8,7 @@ from typing import Protocol
 
 from backstory.ledger.core.commit import EMPTY, Commit, Head
 from backstory.ledger.core.events import Redacted, Turn, TurnRange, TurnRestored, TurnSuperseded
-from backstory.ledger.threads.turn_columns import Column, EarlierTurns, Trace, Traces, turns_of
+from backstory.ledger.threads.turn_columns import EarlierTurns, Trace, Traces, TurnColumn, turns_of
 
 _MOST_SOUGHT = 64
 """A thread remembers for at most this many searches how far they went."""
@@ -25,10 +25,10 @@ class Thread:
         self._earlier = earlier
         count = 0 if earlier is None else earlier.count
         load = None if earlier is None else self._load
-        self.turns: Column[Turn | None] = Column(count, load)
+        self.turns: TurnColumn[Turn | None] = TurnColumn(count, load)
         """By ordinal, from 1 at index 0; None where the content was erased."""
-        self.seqs: Column[int] = Column(count, load)
-        self.recorded_at: Column[str] = Column(count, load)
+        self.seqs: TurnColumn[int] = TurnColumn(count, load)
+        self.recorded_at: TurnColumn[str] = TurnColumn(count, load)
         self.superseded: set[int] = set() if earlier is None else set(earlier.superseded)
         """The turns that stand no longer: another text was sent in their place, or they were taken back."""
         self.withdrawn: set[int] = set() if earlier is None else set(earlier.withdrawn)

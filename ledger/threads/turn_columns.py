@@ -97,7 +97,7 @@ class _Unread(enum.Enum):
 _UNREAD: Literal[_Unread.UNREAD] = _Unread.UNREAD
 
 
-class Column(Sequence[T]):
+class TurnColumn(Sequence[T]):
     """One value for each turn of a thread, from ordinal 1 at index 0; `load` fills in what is asked for."""
 
     def __init__(self, count: int = 0, load: Load | None = None) -> None:

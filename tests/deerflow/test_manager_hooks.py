@@ -336,10 +336,10 @@ def test_a_binding_that_fails_changes_nothing(host, where, caplog):
 
 def test_the_oldest_traces_are_forgotten_where_there_are_many():
     from backstory.deerflow.hooks import Hooks
-    from backstory.deerflow.observers import Traces
+    from backstory.deerflow.observers import RunTraces
     from backstory.ledger.core.scope import Scope
 
-    traces = Traces(Hooks())
+    traces = RunTraces(Hooks())
     for number in range(5000):
         traces.note(Scope("ada"), f"t{number}", f"trace-{number}")
         traces.note(Scope("ada"), "t0", "trace-0")

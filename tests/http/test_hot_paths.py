@@ -18,7 +18,7 @@ from backstory import Backstory
 from backstory.http.access.callers import LOCAL
 from backstory.http.access.tokens import TokenFile
 from backstory.http.app import create_app
-from backstory.http.caching.answers import Answer, Answers
+from backstory.http.caching.answers import Answers, KeptAnswer
 from backstory.ledger.core.commit import EMPTY, Head
 from backstory.ledger.core.scope import Scope
 from backstory.services.services import HeadsSeen
@@ -219,7 +219,7 @@ class Tells:
         return self.heads.get(stream, EMPTY)
 
 
-def answer(tells: Tells | None, body: bytes | None, head: Head = EMPTY) -> Answer:
+def answer(tells: Tells | None, body: bytes | None, head: Head = EMPTY) -> KeptAnswer:
     seen = HeadsSeen(
         (head,),
         ("ledger",),
@@ -229,7 +229,7 @@ def answer(tells: Tells | None, body: bytes | None, head: Head = EMPTY) -> Answe
         None,
         lambda: datetime(2026, 1, 1, tzinfo=UTC),
     )
-    return Answer(seen, '"t"', [], body, None)
+    return KeptAnswer(seen, '"t"', [], body, None)
 
 
 def key(number: int) -> tuple[object, str, bytes]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from backstory.memory_tests.judging import Verdict
+from backstory.memory_tests.judging import Judgement
 from backstory.memory_tests.run import FileResult, run_tests
 
 
@@ -73,7 +73,7 @@ class Files:
     def run(self, *expect: Mapping[str, object], **keys: object) -> FileResult:
         return run_tests([self.test(*expect, **keys)]).files[0]
 
-    def verdict(self, expected: Mapping[str, object], **keys: object) -> Verdict:
+    def verdict(self, expected: Mapping[str, object], **keys: object) -> Judgement:
         return self.run(expected, **keys).expectations[0]
 
 

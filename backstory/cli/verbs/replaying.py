@@ -14,7 +14,7 @@ from backstory.cli.session import Session, confirmed, progress, session_of
 if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
     from backstory.memory_tests.comparison import Compared, FileComparison
-    from backstory.memory_tests.judging import Verdict
+    from backstory.memory_tests.judging import Judgement
     from backstory.memory_tests.run import FileResult, TestResult
     from backstory.projections.what_if.reextract import UpdateCounts
     from backstory.results import Reextracted
@@ -244,7 +244,7 @@ def _file_lines(page: Page, result: FileResult) -> None:
         page.line((note, "dim"), indent=2)
 
 
-def _verdict_lines(page: Page, verdict: Verdict) -> None:
+def _verdict_lines(page: Page, verdict: Judgement) -> None:
     from backstory.cli.pages.labels import counted
 
     rate = f" ({verdict.held} of {verdict.runs} runs)" if verdict.runs > 1 else ""

@@ -21,7 +21,7 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.services.services import HeadsSeen
 
-__all__ = ["Answer", "Answers", "Key", "key_of", "matches"]
+__all__ = ["Answers", "KeptAnswer", "Key", "key_of", "matches"]
 
 Key = tuple[Caller, str, bytes]
 """Who asks, the path and the query: what an answer depends on beside the memory."""
@@ -32,7 +32,7 @@ _SWEEP_SECONDS = 5.0
 """How long what another process has erased may stay here."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class KeptAnswer(msgspec.Struct, frozen=True):
     """An answer as it was sent.
 
     Attributes:
@@ -66,7 +66,7 @@ class Answers:
     def __init__(self, most: int = 512, most_bytes: int = 64 * 2**20) -> None:
         self._most = most
         self._most_bytes = most_bytes
-        self._kept: OrderedDict[Key, Answer] = OrderedDict()
+        self._kept: OrderedDict[Key, KeptAnswer] = OrderedDict()
         self._bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -78,7 +78,7 @@ class Answers:
         """How many bytes all of them have."""
         return self._bytes
 
-    def find(self, key: Key) -> Answer | None:
+    def find(self, key: Key) -> KeptAnswer | None:
         """Return the answer to a request if nothing that it depends on has changed."""
         known = self._kept.get(key)
         if known is None:
@@ -89,7 +89,7 @@ class Answers:
         self._kept.move_to_end(key)
         return known
 
-    def keep(self, key: Key, answer: Answer) -> None:
+    def keep(self, key: Key, answer: KeptAnswer) -> None:
         """Keep an answer, unless the memory has changed since it was read."""
         self._drop(key)
         # An erasure may have been completed since: it would not drop what comes after it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from backstory.http.caching.answers import Answer, Answers, key_of, matches
+from backstory.http.caching.answers import Answers, KeptAnswer, key_of, matches
 
 __all__ = ["Repeating"]
 
@@ -43,7 +43,7 @@ class Repeating:
 _OF_304 = frozenset({b"etag", b"cache-control"})
 
 
-def _has_it(scope: Scope, known: Answer) -> bool:
+def _has_it(scope: Scope, known: KeptAnswer) -> bool:
     """Whether the client has these bytes already."""
     for name, value in scope["headers"]:
         if name == b"if-none-match":

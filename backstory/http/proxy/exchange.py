@@ -20,7 +20,7 @@ from backstory.http.proxy.thread_names import Find, Taken, ThreadNames
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.messages import Kept, Message
-from backstory.ledger.threads.delivery.told import HINT, SKIPPED, Place, Told, begin_of_question, unseen
+from backstory.ledger.threads.delivery.told import HINT, SKIPPED, ThreadPlace, Told, begin_of_question, unseen
 from backstory.lifecycle.assembly import scaffolding_of
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.projections.context import Context
@@ -130,7 +130,7 @@ class Exchange:
         memories = self._memories
         memory = memories.home.memory_of(self.scope)
 
-        def find(names: Sequence[str]) -> Sequence[tuple[str, Place | None]]:
+        def find(names: Sequence[str]) -> Sequence[tuple[str, ThreadPlace | None]]:
             if self._asked.follows is not None:
                 return [(name, None) for name in memory.find_threads(turn_id=self._asked.follows)]
             return memory.intake.places(self._said, first=names)

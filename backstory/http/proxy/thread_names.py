@@ -19,13 +19,13 @@ from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.messages import Kept
-from backstory.ledger.threads.delivery.told import HINT, Place, begin_of_question
+from backstory.ledger.threads.delivery.told import HINT, ThreadPlace, begin_of_question
 from backstory.ledger.threads.delivery.words import plain_words
 
 _REMEMBERED = 4_096
 _MOST_CALLS = 64
 
-Find = Callable[[Sequence[str]], Sequence[tuple[str, Place | None]]]
+Find = Callable[[Sequence[str]], Sequence[tuple[str, ThreadPlace | None]]]
 """Returns the threads that a conversation continues by the recorded turns, the likeliest first; gets names to try."""
 
 
@@ -33,7 +33,7 @@ class Taken(NamedTuple):
     """The thread of a request, and the place of the conversation there, as far as it was looked for and found."""
 
     name: str
-    place: Place | None = None
+    place: ThreadPlace | None = None
 
 
 class ThreadNames:
@@ -75,7 +75,7 @@ class ThreadNames:
             find: Looks for the thread in the recorded turns; None where they cannot be read.
         """
         name = named or asked.conversation or asked.session or self._known_by_id(scope, asked)
-        found: Sequence[tuple[str, Place | None]] = ()
+        found: Sequence[tuple[str, ThreadPlace | None]] = ()
         if name is None and asked.follows is not None:
             found = () if find is None else find(())
             # Named after it, so that another try finds the same thread.
@@ -91,7 +91,7 @@ class ThreadNames:
         self._stand(scope, taken.name, _digest(said, answered=False))
         return taken
 
-    def _chosen(self, scope: Scope, found: Sequence[tuple[str, Place | None]], *, again: bool) -> Taken:
+    def _chosen(self, scope: Scope, found: Sequence[tuple[str, ThreadPlace | None]], *, again: bool) -> Taken:
         free = [one for one in found if not self._open[scope, one[0]]]
         # Two conversations may begin alike at the same time.
         sure = [one for one in found if again or (one[1] is not None and one[1].certain and not one[1].again)]

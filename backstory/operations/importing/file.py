@@ -17,7 +17,7 @@ from backstory.ledger.core.events import FactAdded, FactRemoved, NewFact, Unread
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.importing import read_import
 from backstory.ledger.importing.document import listed_fact
-from backstory.ledger.importing.formats.conversation import Conversation
+from backstory.ledger.importing.formats.conversation import ImportedConversation
 from backstory.ledger.importing.formats.files import files_in
 from backstory.ledger.importing.formats.recognising import MEMORY, Recognised, recognise
 from backstory.ledger.importing.formats.tally import Tally
@@ -105,7 +105,7 @@ class FileImport:
         self._done += size
         self._progress(min(self._done, total), total)
 
-    def _items(self, found: Recognised, tally: Tally) -> Iterator[Conversation | dict[str, object]]:
+    def _items(self, found: Recognised, tally: Tally) -> Iterator[ImportedConversation | dict[str, object]]:
         # The file is read twice.
         total = 2 * found.size
         return found.read(tally, lambda size: self._step(size, total))
@@ -114,14 +114,16 @@ class FileImport:
         """Read the whole file, so that nothing is kept of a broken one, and count what it holds."""
         tally, counts, first, thread = Tally(self._wanted.of_user), Counter[str](), list[str](), None
         for item in self._items(found, tally):
-            if isinstance(item, Conversation):
+            if isinstance(item, ImportedConversation):
                 counts["threads"] += item.thread != thread
                 counts["turns"] += len(item.kept)
                 thread = item.thread
             else:
                 counts["facts"] += 1
             if len(first) < _SHOWN:
-                first.append(item.kept[0].content if isinstance(item, Conversation) else str(item.get("content")))
+                first.append(
+                    item.kept[0].content if isinstance(item, ImportedConversation) else str(item.get("content"))
+                )
         _must_be_of_one_user(tally, self._wanted.of_user)
         if not counts:
             why = "; ".join(f"{reason} ({count:,})" for reason, count in tally.refused.most_common(3))
@@ -140,7 +142,7 @@ class FileImport:
         services, intake = self._services, Intake(self._services)
         new, held, tags = 0, 0, self._wanted.tags
         for item in self._items(found, Tally(self._wanted.of_user)):
-            if isinstance(item, Conversation):
+            if isinstance(item, ImportedConversation):
                 taken = intake.take_in(item.thread, [msgspec.structs.replace(one, tags=tags) for one in item.kept])
                 new, held = new + taken.turns, held + sum(len(one.content) + _OF_A_TURN for one in item.kept)
             if held >= _HELD:

@@ -20,7 +20,7 @@ _DEFAULT_PORT = 4222
 _MOST_PORT = 65535
 
 
-class Address(msgspec.Struct, frozen=True, kw_only=True):
+class NatsAddress(msgspec.Struct, frozen=True, kw_only=True):
     """What a URL states.
 
     `sync` is `always` where the operator states that every server syncs each write; `monitor` are the addresses of the
@@ -49,7 +49,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         return f"{scheme}://{','.join(server.partition('://')[2] for server in self.servers)}/{self.prefix}"
 
 
-def read_address(url: str) -> Address:
+def read_address(url: str) -> NatsAddress:
     """Read a URL.
 
     Raises:
@@ -68,7 +68,7 @@ def read_address(url: str) -> Address:
     raise ConfigError("event_store must spell / ? and # in a token, user or password as %2F %3F and %23")
 
 
-def _read(scheme: str, rest: str) -> Address:
+def _read(scheme: str, rest: str) -> NatsAddress:
     try:
         parts = urlsplit(f"//{rest}")
     except ValueError as error:
@@ -81,7 +81,7 @@ def _read(scheme: str, rest: str) -> Address:
     if not _PREFIX.fullmatch(prefix):
         raise ConfigError(f"the path of event_store must be letters, digits, - and _, got {prefix!r}")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    address = Address(
+    address = NatsAddress(
         servers=tuple(_server(scheme, host) for host in hosts.split(",")),
         prefix=prefix,
         token=first if login and not colon else None,

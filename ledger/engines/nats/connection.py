@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from backstory.ledger.core.errors import ConfigError, StoreError, UnknownOutcomeError
-from backstory.ledger.engines.nats.address import Address
+from backstory.ledger.engines.nats.address import NatsAddress
 from backstory.ledger.engines.nats.loop import LoopThread
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ class UnheardError(PassingError):
     """No stream accepts the subject of a message: it has no leader just now, or it is sealed."""
 
 
-class Connection:
+class NatsConnection:
     """A process's connection to a cluster; safe for threads. `timeout` bounds each call, in seconds."""
 
-    def __init__(self, address: Address, timeout: float) -> None:
+    def __init__(self, address: NatsAddress, timeout: float) -> None:
         self.address = address
         self.timeout = timeout
         self._fresh()
@@ -244,7 +244,7 @@ class Login(TypedDict, total=False):
     tls: ssl.SSLContext
 
 
-def credentials(address: Address) -> Login:
+def credentials(address: NatsAddress) -> Login:
     """Return how to log in.
 
     Raises:

@@ -22,7 +22,7 @@ from backstory.ledger.core.commit import Head, head_of
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.engines.erasures import must_be_erasure
-from backstory.ledger.engines.nats.holding import Hold, Holds, name_header
+from backstory.ledger.engines.nats.holding import Hold, NatsHolds, name_header
 from backstory.ledger.engines.nats.jetstream import JetStream, Outgoing
 from backstory.ledger.engines.nats.messages import (
     GONE,
@@ -34,7 +34,7 @@ from backstory.ledger.engines.nats.messages import (
     byte_of,
     write_stubs,
 )
-from backstory.ledger.engines.nats.reading import Reading, Stubs
+from backstory.ledger.engines.nats.reading import StreamReading, Stubs
 from backstory.ledger.engines.nats.subjects import (
     COMMITS,
     DELETIONS,
@@ -69,7 +69,9 @@ class RemovalMark(msgspec.Struct, frozen=True):
 class Erasing:
     """Erases lines and removes streams."""
 
-    def __init__(self, wire: JetStream, subjects: Subjects, reading: Reading, holds: Holds, clock: Clock) -> None:
+    def __init__(
+        self, wire: JetStream, subjects: Subjects, reading: StreamReading, holds: NatsHolds, clock: Clock
+    ) -> None:
         self._wire = wire
         self._subjects = subjects
         self._reading = reading

@@ -20,7 +20,7 @@ from backstory.ledger.core.errors import BackstoryError, LockTimeoutError, Seale
 from backstory.ledger.disk.locks import polled
 from backstory.ledger.engines.nats.jetstream import JetStream, Outgoing
 from backstory.ledger.engines.nats.messages import LOCK, MARKER_NOTE, Marker, Tip
-from backstory.ledger.engines.nats.reading import Reading
+from backstory.ledger.engines.nats.reading import StreamReading
 from backstory.ledger.engines.nats.subjects import COMMITS, EMPTY, LEASES, Subjects, jetstream_of, spell
 
 _LISTING_SECONDS = 120
@@ -45,10 +45,12 @@ class Hold:
         self.tip: Tip | None = None
 
 
-class Holds:
+class NatsHolds:
     """The locks and leases of a store; `timeout` is how many seconds to wait for another holder."""
 
-    def __init__(self, wire: JetStream, subjects: Subjects, reading: Reading, timeout: float, clock: Clock) -> None:
+    def __init__(
+        self, wire: JetStream, subjects: Subjects, reading: StreamReading, timeout: float, clock: Clock
+    ) -> None:
         self._wire = wire
         self._reading = reading
         self._subjects = subjects

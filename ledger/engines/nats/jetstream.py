@@ -18,8 +18,8 @@ import msgspec
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.engines.nats.connection import (
     ATTEMPT_SECONDS,
-    Connection,
     MissingStreamError,
+    NatsConnection,
     PassingError,
     UnheardError,
     translated,
@@ -170,7 +170,7 @@ class RefusedRequestError(StoreError):
         self.number = number
 
 
-class JetStream(Connection):
+class JetStream(NatsConnection):
     """The requests of a store; safe for threads, which wait for the answers.
 
     `entrance` is where messages go in beneath an `arriving` seal, "" for the front door.

@@ -15,7 +15,7 @@ import msgspec
 
 from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import ConfigError
-from backstory.ledger.engines.nats.address import Address
+from backstory.ledger.engines.nats.address import NatsAddress
 from backstory.ledger.engines.nats.jetstream import JetStream, RefusedRequestError, StreamConfig
 from backstory.ledger.engines.nats.subjects import Subjects
 
@@ -43,7 +43,7 @@ class _Monitored(msgspec.Struct):
 class Setup:
     """Prepares the streams of a prefix once; `warnings` is known then."""
 
-    def __init__(self, wire: JetStream, address: Address, subjects: Subjects) -> None:
+    def __init__(self, wire: JetStream, address: NatsAddress, subjects: Subjects) -> None:
         self._wire = wire
         self._address = address
         self._subjects = subjects

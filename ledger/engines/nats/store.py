@@ -30,12 +30,12 @@ from backstory.ledger.core.errors import (
     UnknownOutcomeError,
     WrongExpectedVersionError,
 )
-from backstory.ledger.engines.nats.address import Address, read_address
+from backstory.ledger.engines.nats.address import NatsAddress, read_address
 from backstory.ledger.engines.nats.erasing import Erasing
-from backstory.ledger.engines.nats.holding import Hold, Holds, name_header
+from backstory.ledger.engines.nats.holding import Hold, NatsHolds, name_header
 from backstory.ledger.engines.nats.jetstream import JetStream, Outgoing
 from backstory.ledger.engines.nats.messages import Tip, commit_note, is_commit, read_marker
-from backstory.ledger.engines.nats.reading import Reading, stream_of
+from backstory.ledger.engines.nats.reading import StreamReading, stream_of
 from backstory.ledger.engines.nats.sealing import Sealing
 from backstory.ledger.engines.nats.setup import Setup
 from backstory.ledger.engines.nats.subjects import COMMITS, EMPTY, KEYS, Subjects, name_of, spell
@@ -63,7 +63,7 @@ class NatsStore:
 
     def __init__(
         self,
-        url: str | Address,
+        url: str | NatsAddress,
         *,
         lock_timeout: float = 10.0,
         answer_timeout: float | None = None,
@@ -76,8 +76,8 @@ class NatsStore:
         self._subjects = Subjects(self.address.prefix, self.address.shards)
         self._connection = JetStream(self.address, lock_timeout if answer_timeout is None else answer_timeout)
         self._setup = Setup(self._connection, self.address, self._subjects)
-        self._reading = Reading(self._connection, self._subjects, self._complete)
-        self._holds = Holds(self._connection, self._subjects, self._reading, lock_timeout, clock)
+        self._reading = StreamReading(self._connection, self._subjects, self._complete)
+        self._holds = NatsHolds(self._connection, self._subjects, self._reading, lock_timeout, clock)
         self._erasing = Erasing(self._connection, self._subjects, self._reading, self._holds, clock)
         self._sealing = Sealing(self._connection, self._subjects)
         self._timeout = lock_timeout

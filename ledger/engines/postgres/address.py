@@ -20,7 +20,7 @@ _DEFAULTS = {
 _SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 
 
-class Address:
+class PostgresAddress:
     """A connection URL, as `postgresql://user:password@host:port/database?sslmode=…`.
 
     `label` names the database without user and password.

@@ -21,7 +21,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.ledger.disk.locks import polled
-from backstory.ledger.engines.postgres.address import Address
+from backstory.ledger.engines.postgres.address import PostgresAddress
 
 __all__ = ["Connection", "Connections", "is_lost", "retried"]
 
@@ -79,7 +79,7 @@ class Connections:
     `timeout` is how many seconds a lost server is tried again for, and how long a lock is waited for.
     """
 
-    def __init__(self, address: Address, timeout: float, clock: Clock) -> None:
+    def __init__(self, address: PostgresAddress, timeout: float, clock: Clock) -> None:
         self.address = address
         self.timeout = timeout
         self._clock = clock

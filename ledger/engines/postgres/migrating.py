@@ -10,7 +10,7 @@ import psycopg
 
 from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.core.errors import StoreError
-from backstory.ledger.engines.postgres.address import Address
+from backstory.ledger.engines.postgres.address import PostgresAddress
 from backstory.ledger.engines.postgres.changes import leave_the_other_server
 from backstory.ledger.engines.postgres.connections import Connection, Connections
 
@@ -48,7 +48,7 @@ def migrate(url: str) -> Sequence[str]:
         ConfigError: The address is no valid one.
         StoreError: The database cannot be reached, refuses, or was migrated by a newer version.
     """
-    connections = Connections(Address(url), 0.0, SystemClock())
+    connections = Connections(PostgresAddress(url), 0.0, SystemClock())
     try:
         with connections.connected() as connection:
             return _migrated(connection, connections.address.label)

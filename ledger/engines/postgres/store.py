@@ -16,7 +16,7 @@ from backstory.ledger.core.commit import EMPTY, Head
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.engines.following import followed
 from backstory.ledger.engines.port import Capabilities, Record, RemovedLog, Seal, StreamLook
-from backstory.ledger.engines.postgres.address import Address
+from backstory.ledger.engines.postgres.address import PostgresAddress
 from backstory.ledger.engines.postgres.appending import Appends
 from backstory.ledger.engines.postgres.awake import KeptAwake
 from backstory.ledger.engines.postgres.changes import changed_since, is_from_another_server
@@ -71,7 +71,7 @@ class PostgresStore:
 
     def __init__(self, url: str, *, lock_timeout: float = 10.0, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._address = Address(url)
+        self._address = PostgresAddress(url)
         self._connections = Connections(self._address, lock_timeout, self._clock)
         self._awake = KeptAwake()
         self._holds = Holds(self._connections, self._awake)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from backstory.ledger.importing.formats.conversation import FILES, Conversation, Talk, standing, talk_of
+from backstory.ledger.importing.formats.conversation import FILES, ImportedConversation, Talk, standing, talk_of
 from backstory.ledger.importing.formats.tally import Tally, fields, text
 
 _WORDS = ("text", "multimodal_text")
@@ -13,7 +13,7 @@ _CITATION = re.compile("\ue200[^\ue201]*\ue201")
 """A reference to a search result, between characters of private use."""
 
 
-def read(items: Iterable[object], tally: Tally) -> Iterator[Conversation]:
+def read(items: Iterable[object], tally: Tally) -> Iterator[ImportedConversation]:
     """Yield the branch of each conversation that stands."""
     for item in tally.objects(items):
         nodes = {key: node for key, node in fields(item.get("mapping")).items() if isinstance(node, Mapping)}
@@ -26,7 +26,7 @@ def read(items: Iterable[object], tally: Tally) -> Iterator[Conversation]:
         yield from talk.end()
 
 
-def _say(talk: Talk, message: Mapping[str, object], tally: Tally) -> Iterator[Conversation]:
+def _say(talk: Talk, message: Mapping[str, object], tally: Tally) -> Iterator[ImportedConversation]:
     metadata, content = fields(message.get("metadata")), fields(message.get("content"))
     role = text(fields(message.get("author")).get("role"))
     if role == "tool" or (role == "assistant" and message.get("recipient") not in (None, "all")):

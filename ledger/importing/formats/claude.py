@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from backstory.ledger.importing.formats.conversation import FILES, Conversation, standing, talk_of
+from backstory.ledger.importing.formats.conversation import FILES, ImportedConversation, standing, talk_of
 from backstory.ledger.importing.formats.tally import Tally, fields, text
 
 _ROLES = {"human": "user", "user": "user", "assistant": "assistant"}
 _PARENT = "parent_message_uuid"
 
 
-def read(items: Iterable[object], tally: Tally) -> Iterator[Conversation]:
+def read(items: Iterable[object], tally: Tally) -> Iterator[ImportedConversation]:
     """Yield the branch of each conversation that stands."""
     for item in tally.objects(items):
         if not tally.takes(fields(item.get("account")).get("uuid")):

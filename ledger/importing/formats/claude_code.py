@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from backstory.ledger.importing.formats.conversation import FILES, Conversation, Talk
+from backstory.ledger.importing.formats.conversation import FILES, ImportedConversation, Talk
 from backstory.ledger.importing.formats.tally import Tally, fields, text
 
 _NO_WORDS = ("isMeta", "isSidechain", "isCompactSummary", "isApiErrorMessage")
@@ -12,7 +12,7 @@ _NO_WORDS = ("isMeta", "isSidechain", "isCompactSummary", "isApiErrorMessage")
 _NOTES = ("[Request interrupted by user", "<command-message>", "Caveat: The messages below were generated")
 
 
-def read(items: Iterable[object], tally: Tally) -> Iterator[Conversation]:
+def read(items: Iterable[object], tally: Tally) -> Iterator[ImportedConversation]:
     """Yield what people said and the final answers, in the order of the file."""
     talk: Talk | None = None
     thread = ""
@@ -27,7 +27,7 @@ def read(items: Iterable[object], tally: Tally) -> Iterator[Conversation]:
     yield from talk.end() if talk is not None else ()
 
 
-def _say(talk: Talk, role: str, line: Mapping[str, object], tally: Tally) -> Iterator[Conversation]:
+def _say(talk: Talk, role: str, line: Mapping[str, object], tally: Tally) -> Iterator[ImportedConversation]:
     content = fields(line.get("message")).get("content")
     blocks = _blocks(content)
     kinds = [block.get("type") for block in blocks]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from backstory.ledger.importing.formats.conversation import FILES, Conversation, Talk
+from backstory.ledger.importing.formats.conversation import FILES, ImportedConversation, Talk
 from backstory.ledger.importing.formats.tally import Tally, fields, text
 
 _SAID = {"user_message": "user", "agent_message": "assistant"}
@@ -21,7 +21,7 @@ class _Message(NamedTuple):
     files: int
 
 
-def read(items: Iterable[object], tally: Tally) -> Iterator[Conversation]:
+def read(items: Iterable[object], tally: Tally) -> Iterator[ImportedConversation]:
     """Yield what people said and the final answers.
 
     These are events; the items of the model beside them repeat them, with what the program puts before a person's

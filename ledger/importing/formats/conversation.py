@@ -19,7 +19,7 @@ _BRANCHES = "messages of branches that do not stand"
 FILES = "images and files"
 
 
-class Conversation(NamedTuple):
+class ImportedConversation(NamedTuple):
     """What is kept of a thread, or of a part of a long one; equal threads follow each other."""
 
     thread: str
@@ -44,7 +44,7 @@ class Talk:
         self._ids: Counter[str] = Counter()
         self._scaffolding = load_scaffolding() if in_harness else None
 
-    def say(self, role: str, words: str, message_id: object, at: object) -> Iterator[Conversation]:
+    def say(self, role: str, words: str, message_id: object, at: object) -> Iterator[ImportedConversation]:
         """Add a message; yield the part before it where that is long enough."""
         if role == "user":
             words = self._scaffolding.stripped(words)[0] if self._scaffolding is not None else words
@@ -69,13 +69,13 @@ class Talk:
         """Count a message that is left out."""
         self._tally.pass_over(_NOT_KEPT)
 
-    def end(self) -> Iterator[Conversation]:
+    def end(self) -> Iterator[ImportedConversation]:
         """Yield what was said since the last part."""
         kept = keep(self._messages)
         self._tally.pass_over(_NOT_KEPT, len(self._messages) - len(kept))
         self._messages = []
         if kept:
-            yield Conversation(self._thread, kept)
+            yield ImportedConversation(self._thread, kept)
 
 
 def standing(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from backstory.ledger.importing.formats.conversation import FILES, Conversation, standing, talk_of
+from backstory.ledger.importing.formats.conversation import FILES, ImportedConversation, standing, talk_of
 from backstory.ledger.importing.formats.tally import Tally, fields, text
 
 _DETAILS = re.compile(r'<details type="(?:reasoning|tool_calls|code_interpreter)".*?</details>\s*', re.DOTALL)
 """What the model thought and called, which is put into its answer."""
 
 
-def read(items: Iterable[object], tally: Tally) -> Iterator[Conversation]:
+def read(items: Iterable[object], tally: Tally) -> Iterator[ImportedConversation]:
     """Yield the branch of each chat that stands."""
     for item in tally.objects(items):
         chat = fields(item.get("chat"))

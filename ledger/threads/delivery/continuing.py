@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from backstory.ledger.erasure.digest import Seal
-from backstory.ledger.threads.delivery.told import Place, TellingOf, begin_of_question
+from backstory.ledger.threads.delivery.told import TellingOf, ThreadPlace, begin_of_question
 from backstory.ledger.threads.transcript import Thread
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _LAST_TURNS = 16
 
 def continued(
     threads: Iterable[Thread], messages: Sequence[Kept], seal: Callable[[], Seal | None] = lambda: None, now: str = ""
-) -> list[tuple[str, Place]]:
+) -> list[tuple[str, ThreadPlace]]:
     """Return the threads that a conversation may continue, the likeliest first, each with its place there.
 
     Args:

@@ -44,14 +44,14 @@ _COMPARED_CHARACTERS = 2_000
 _NUMBER = re.compile(r"\d+")
 
 
-class Alignment(msgspec.Struct, frozen=True):
+class ResendAlignment(msgspec.Struct, frozen=True):
     """What a delivery shares with its thread: indexes of messages that are known, ordinals of turns it supersedes."""
 
     known: frozenset[int] = frozenset()
     superseded: tuple[int, ...] = ()
 
 
-NOTHING_KNOWN = Alignment()
+NOTHING_KNOWN = ResendAlignment()
 
 
 class _Sent(NamedTuple):
@@ -74,7 +74,7 @@ def align_delivery(
     *,
     forgotten: Collection[int] = (),
     sent_before: bool = False,
-) -> Alignment:
+) -> ResendAlignment:
     """Align the messages without ids of a delivery with the end of a thread.
 
     Args:
@@ -94,7 +94,7 @@ def align_delivery(
 
 def align_whole(
     thread: Thread, messages: Sequence[Kept], seal: Seal | None = None, *, forgotten: Collection[int] = ()
-) -> Alignment:
+) -> ResendAlignment:
     """Align a delivery that replaces the thread: what both begin with stays, everything behind it is superseded."""
     known: set[int] = set()
     ordinal = 0
@@ -109,7 +109,7 @@ def align_whole(
         known.add(index)
         ordinal = n
     behind = range(ordinal + 1, len(thread.turns) + 1)
-    return Alignment(frozenset(known), tuple(n for n in behind if thread.stands(n)))
+    return ResendAlignment(frozenset(known), tuple(n for n in behind if thread.stands(n)))
 
 
 def _may_be_passed(thread: Thread, n: int) -> bool:
@@ -187,7 +187,7 @@ class _Delivery:
         self._pieces, self._whole = _tail(thread, len(sent) + _LAST_EXCHANGE, anonymous=self._mixed)
         self._walk = Walk(self._pieces, thread.withdrawn, seal)
 
-    def aligned(self) -> Alignment:
+    def aligned(self) -> ResendAlignment:
         """Return what is known and what is superseded."""
         if not self._pieces:
             return self._answered_again() or NOTHING_KNOWN
@@ -251,7 +251,7 @@ class _Delivery:
             and last.n == _last_remembered(self._thread)
         )
 
-    def _edited(self, alike: int, rest: Sequence[Piece]) -> Alignment | None:
+    def _edited(self, alike: int, rest: Sequence[Piece]) -> ResendAlignment | None:
         """Recognise the whole thread with its last answer given again, or its last question rephrased."""
         replaced = [turn for turn in rest if isinstance(turn, Turn) and self._thread.stands(turn.n)]
         if self._mixed or alike == len(self._sent) or not replaced or not self._tells_both_sides(self._sent[:alike]):
@@ -268,9 +268,9 @@ class _Delivery:
         if not proven:
             return None
         known = self._known(alike, self._pieces)
-        return None if known is None else Alignment(known.known, tuple(turn.n for turn in replaced))
+        return None if known is None else ResendAlignment(known.known, tuple(turn.n for turn in replaced))
 
-    def _answered_earlier(self, alike: int, rest: Sequence[Piece]) -> Alignment | None:
+    def _answered_earlier(self, alike: int, rest: Sequence[Piece]) -> ResendAlignment | None:
         """Recognise the whole thread with an earlier answer given again: all that followed it is sent again."""
         if self._mixed or alike == len(self._sent) or not alike:
             return None
@@ -288,7 +288,7 @@ class _Delivery:
             return None
         # What was erased or taken back in between stays out.
         out = [one.place for one, piece in zip(again, found, strict=True) if not self._thread.stands(piece.n)]
-        return Alignment(known.known.union(out), tuple(piece.n for piece in rest if self._thread.stands(piece.n)))
+        return ResendAlignment(known.known.union(out), tuple(piece.n for piece in rest if self._thread.stands(piece.n)))
 
     def _tells_both_sides(self, sent: Sequence[_Sent]) -> bool:
         """Whether both sides have said something of substance there that was said once."""
@@ -297,7 +297,7 @@ class _Delivery:
         }
         return telling >= {"user", "assistant"}
 
-    def _answered_again(self) -> Alignment | None:
+    def _answered_again(self) -> ResendAlignment | None:
         """Recognise another answer to the last question, where the question has an id."""
         last = self._sent[-1]
         question = self._messages[last.place - 1].id if last.place else None
@@ -319,10 +319,10 @@ class _Delivery:
             return None
         if any(last.said.is_in(turn) for turn in answers):
             # The answer is the one that stands; another role has said more since.
-            return Alignment(known.known | {last.place})
-        return Alignment(known.known, tuple(turn.n for turn in answers))
+            return ResendAlignment(known.known | {last.place})
+        return ResendAlignment(known.known, tuple(turn.n for turn in answers))
 
-    def _beginning(self) -> Alignment:
+    def _beginning(self) -> ResendAlignment:
         """Recognise the beginning of the thread, as of a host that went back to an earlier state."""
         if len(self._sent) < _BEGINNING or len(self._sent) < len(self._messages):
             return NOTHING_KNOWN
@@ -335,7 +335,7 @@ class _Delivery:
             return NOTHING_KNOWN
         return self._known(alike, pieces) or NOTHING_KNOWN
 
-    def _known(self, count: int, pieces: Sequence[Piece], *, from_end: bool = False) -> Alignment | None:
+    def _known(self, count: int, pieces: Sequence[Piece], *, from_end: bool = False) -> ResendAlignment | None:
         """Take the first messages for known; None where one would stand before an id that it follows.
 
         A message that may be an erased turn by its length alone (no digest was kept, or the key is destroyed) is known
@@ -343,7 +343,7 @@ class _Delivery:
         """
         sent = self._sent[:count]
         if not self._mixed and not self._walk.has_unsealed:
-            return Alignment(frozenset(message.place for message in sent))
+            return ResendAlignment(frozenset(message.place for message in sent))
         step = -1 if from_end else 1
         found = matched([message.said for message in sent][::step], pieces[::step], self._passes, self._seal)
         if found is None:
@@ -352,7 +352,7 @@ class _Delivery:
         if any(piece.n < message.after for message, piece in zip(sent, found, strict=True)):
             return None
         beside = [isinstance(piece, Turn) for piece in found]
-        return Alignment(
+        return ResendAlignment(
             frozenset(
                 message.place
                 for number, (message, piece) in enumerate(zip(sent, found, strict=True))

@@ -27,7 +27,7 @@ from backstory.ledger.core.events import Turn
 from backstory.ledger.core.moments import parse_moment
 from backstory.ledger.erasure.digest import Seal
 from backstory.ledger.text.acknowledgements import has_substance
-from backstory.ledger.threads.delivery.resend import NOTHING_KNOWN, Alignment, resemble
+from backstory.ledger.threads.delivery.resend import NOTHING_KNOWN, ResendAlignment, resemble
 from backstory.ledger.threads.delivery.turn_match import Piece, Said, matches
 from backstory.ledger.threads.delivery.words import may_be_same, plain_words
 from backstory.ledger.threads.transcript import Thread
@@ -66,7 +66,7 @@ class Told(msgspec.Struct, frozen=True):
     adopts: bool = False
 
 
-class Place(msgspec.Struct, frozen=True):
+class ThreadPlace(msgspec.Struct, frozen=True):
     """Place of a conversation in a thread.
 
     `end` is the index behind the last message of the user that the thread holds as its turn `turn`. `again`: the user
@@ -132,7 +132,9 @@ def begin_of_exchange(messages: Sequence[Kept]) -> int:
     return begin_of_question(messages[:end])
 
 
-def place_of(thread: Thread, messages: Sequence[Kept], *, seal: Seal | None = None, now: str = "") -> Place | None:
+def place_of(
+    thread: Thread, messages: Sequence[Kept], *, seal: Seal | None = None, now: str = ""
+) -> ThreadPlace | None:
     """Find the place of a conversation in a thread; None where the thread is another conversation.
 
     Args:
@@ -158,7 +160,7 @@ class TellingOf:
         self.asked = sum(one.asked for one in self.said)
         self.words = {one.words for one in self.said}
 
-    def place_in(self, thread: Thread, *, seal: Seal | None = None, now: str = "") -> Place | None:
+    def place_in(self, thread: Thread, *, seal: Seal | None = None, now: str = "") -> ThreadPlace | None:
         """See `place_of`."""
         return _Search(thread, self, seal, now).place() if self.said and len(thread.turns) else None
 
@@ -170,7 +172,7 @@ def align_told(
     *,
     seal: Seal | None = None,
     now: str = "",
-) -> Alignment:
+) -> ResendAlignment:
     """Align a conversation, as a model is asked with it, with its thread.
 
     Args:
@@ -190,7 +192,7 @@ def align_told(
     begin = max(begin_of_exchange(asked), 0 if place is None else place.end)
     known = {*range(begin), *(n for n in range(begin, len(asked)) if asked[n].role != "user")}
     if place is None:
-        return Alignment(frozenset(known))
+        return ResendAlignment(frozenset(known))
     answers = list(_behind(thread, place.turn))
     behind = list(takewhile(lambda n: asked[n].role != "user", range(place.end, len(asked))))
     if not answers:
@@ -205,10 +207,10 @@ def align_told(
             said = {plain_words(one.content) for one in asked if one.role != "user"}
             stand = [piece for piece in answers if isinstance(piece, Turn) and thread.stands(piece.n)]
             superseded = tuple(turn.n for turn in stand if plain_words(turn.content) not in said)
-    return Alignment(frozenset(known), superseded)
+    return ResendAlignment(frozenset(known), superseded)
 
 
-def unseen(messages: Sequence[Kept], place: Place | None) -> int:
+def unseen(messages: Sequence[Kept], place: ThreadPlace | None) -> int:
     """Count the messages of a conversation before the newest exchange that a thread does not hold and will not.
 
     Args:
@@ -237,7 +239,7 @@ def _is_answer(piece: Piece, answer: Kept, seal: Seal | None) -> bool:
     return recognised and matches(piece, Said.of(answer), seal)
 
 
-def _unanswered(thread: Thread, asked: Sequence[Kept], answer: Sequence[Kept]) -> Place | None:
+def _unanswered(thread: Thread, asked: Sequence[Kept], answer: Sequence[Kept]) -> ThreadPlace | None:
     """Find the question as the last words of a thread: it has no answer yet, or this one."""
     begin = begin_of_exchange(asked)
     question = [message for message in asked[begin:] if message.role == "user"]
@@ -255,7 +257,7 @@ def _unanswered(thread: Thread, asked: Sequence[Kept], answer: Sequence[Kept]) -
     if answers and (not answer or answer[0].content not in answers):
         return None
     last = max(n for n, message in enumerate(asked) if message.role == "user")
-    return Place(
+    return ThreadPlace(
         last + 1, said[-1].n, again=True, answered=bool(answers), whole=False, certain=False, agrees=None,
         matched=len(said), passed=0, behind=0, hint=1,
     )  # fmt: skip
@@ -288,7 +290,7 @@ class _Search:
         self._walked = _questions(thread)
         self._questions: list[_Question] = []
 
-    def place(self) -> Place | None:
+    def place(self) -> ThreadPlace | None:
         """Return the likeliest place."""
         count = len(self._said)
         history = count - self._asked
@@ -296,7 +298,7 @@ class _Search:
         found = [place for end in ends if (place := self._ending(end)) is not None]
         return _likeliest(found) if found else self._rephrased()
 
-    def _ending(self, count: int) -> Place | None:
+    def _ending(self, count: int) -> ThreadPlace | None:
         """Match a number of the user's messages with the end of the thread."""
         pairs, left, missed, passed, exhausted = self._pairs(count)
         if not pairs:
@@ -328,7 +330,7 @@ class _Search:
             holds = holds and evident > 0 and not missed and (agrees is not False or not before)
         if not holds:
             return None
-        return Place(
+        return ThreadPlace(
             said.place + 1,
             question.piece.n,
             again=again,
@@ -418,7 +420,7 @@ class _Search:
         telling = any(has_substance(said.words) for said, _ in pairs)
         return telling and then is not None and now is not None and now - then <= _AGAIN
 
-    def _rephrased(self) -> Place | None:
+    def _rephrased(self) -> ThreadPlace | None:
         """Find the conversation as the whole thread, but for its last question in other words."""
         history = len(self._said) - self._asked
         last = next(self._back(0), None)
@@ -436,13 +438,13 @@ class _Search:
         if not agrees:
             return None
         hint = self._hint(question)
-        return Place(
+        return ThreadPlace(
             said.place + 1, question.piece.n, again=False, answered=question.answered, whole=False, certain=True,
             agrees=agrees, matched=len(pairs), passed=passed, behind=0, hint=hint, replaced=tuple(replaced),
         )  # fmt: skip
 
 
-def _likeliest(found: Sequence[Place]) -> Place:
+def _likeliest(found: Sequence[ThreadPlace]) -> ThreadPlace:
     """Return the likeliest of several places, of which those where more is new come first."""
     for place in found:
         if place.again and not place.answered:

@@ -11,12 +11,12 @@ from backstory.home import Backstory
 from backstory.ledger.core.scope import Scope
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.outbox.outbox import Outbox
-from backstory.outbox.retry_queue import Limits
+from backstory.outbox.retry_queue import QueueLimits
 
 ADA, BOB = Scope("ada"), Scope("bob")
 
 
-EAGER = Limits(shortest_pause=0.001, longest_pause=0.01)
+EAGER = QueueLimits(shortest_pause=0.001, longest_pause=0.01)
 
 
 _LONGEST_SECONDS = 20
@@ -56,7 +56,7 @@ class Disk:
             raise step
 
 
-def by_hand(bs: Backstory, elapsed: Elapsed, limits: Limits | None = None) -> FailSafeMemory:
+def by_hand(bs: Backstory, elapsed: Elapsed, limits: QueueLimits | None = None) -> FailSafeMemory:
     return FailSafeMemory(bs, outbox=Outbox(bs.faults, limits, elapsed=elapsed, background=False), elapsed=elapsed)
 
 

@@ -13,7 +13,7 @@ from backstory.home import Backstory
 from backstory.ledger.core.errors import StoreError
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.outbox.outbox import LOST, Outbox
-from backstory.outbox.retry_queue import Limits
+from backstory.outbox.retry_queue import QueueLimits
 from backstory.results import RecordResult
 
 
@@ -56,7 +56,7 @@ def test_a_program_that_is_ended_while_it_records_has_not_lost_it(
 
 
 def test_the_background_outlives_what_asks_it_to_end_the_program(bs: Backstory, disk: Disk) -> None:
-    waiting = Outbox(bs.faults, Limits(shortest_pause=0.001, longest_pause=0.002))
+    waiting = Outbox(bs.faults, QueueLimits(shortest_pause=0.001, longest_pause=0.002))
     door = FailSafeMemory(bs, outbox=waiting)
     disk.plan = [StoreError("full"), SystemExit(), KeyboardInterrupt()]
     assert door.record(ADA, "t", exchange("tea")) is None

@@ -17,7 +17,7 @@ from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.outbox.outbox import LOST, Outbox
-from backstory.outbox.retry_queue import Limits
+from backstory.outbox.retry_queue import QueueLimits
 
 
 def test_closing_a_home_records_what_waits(home: Path) -> None:
@@ -90,7 +90,7 @@ import sys
 from backstory import Backstory
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.outbox.outbox import Outbox
-from backstory.outbox.retry_queue import Limits
+from backstory.outbox.retry_queue import QueueLimits
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.scope import Scope
 
@@ -100,7 +100,7 @@ def fail(*_):
     raise StoreError("full")
 bs.store.append_all = fail
 messages = [{"role": "user", "content": "I like tea."}, {"role": "assistant", "content": "Noted."}]
-door = FailSafeMemory(bs, outbox=Outbox(bs.faults, Limits(shortest_pause=600, longest_pause=600)))
+door = FailSafeMemory(bs, outbox=Outbox(bs.faults, QueueLimits(shortest_pause=600, longest_pause=600)))
 for thread in ("t", "u"):
     assert door.record(Scope("ada"), thread, messages) is None
 if sys.argv[2] == "well":
@@ -123,7 +123,7 @@ if sys.argv[2] == "well":
 def test_a_forked_child_leaves_what_waits_to_its_parent_and_has_deliveries_of_its_own(
     bs: Backstory, disk: Disk
 ) -> None:
-    waiting = Outbox(bs.faults, Limits(shortest_pause=30, longest_pause=60))
+    waiting = Outbox(bs.faults, QueueLimits(shortest_pause=30, longest_pause=60))
     register(waiting)  # as the services of a home do for theirs
     door = FailSafeMemory(bs, outbox=waiting)
     disk.plan = [LockTimeoutError("locked")]

@@ -9,13 +9,13 @@ from outboxes import ADA, BOB, Disk, Elapsed, by_hand, kinds, locked, said, word
 from backstory.home import Backstory
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.outbox.outbox import LOST
-from backstory.outbox.retry_queue import Limits
+from backstory.outbox.retry_queue import QueueLimits
 
 
 def test_of_too_many_deliveries_the_oldest_are_given_up_and_counted(
     bs: Backstory, elapsed: Elapsed, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    door = by_hand(bs, elapsed, Limits(deliveries=3))
+    door = by_hand(bs, elapsed, QueueLimits(deliveries=3))
     disk.always = LockTimeoutError("locked")
     for number in range(5):
         door.record(ADA, f"t{number}", exchange(f"tea {number}"))
@@ -28,7 +28,7 @@ def test_of_too_many_deliveries_the_oldest_are_given_up_and_counted(
 
 
 def test_a_conversation_that_goes_on_while_it_waits_keeps_its_age(bs: Backstory, elapsed: Elapsed, disk: Disk) -> None:
-    door = by_hand(bs, elapsed, Limits(deliveries=2))
+    door = by_hand(bs, elapsed, QueueLimits(deliveries=2))
     disk.always = LockTimeoutError("locked")
     for thread, messages in (
         ("going on", exchange("tea")),
@@ -45,7 +45,7 @@ def test_a_conversation_that_goes_on_while_it_waits_keeps_its_age(bs: Backstory,
 def test_of_too_much_text_the_oldest_is_given_up_and_the_newest_never(
     bs: Backstory, elapsed: Elapsed, disk: Disk
 ) -> None:
-    door = by_hand(bs, elapsed, Limits(bytes=10_000))
+    door = by_hand(bs, elapsed, QueueLimits(bytes=10_000))
     disk.always = LockTimeoutError("locked")
     for number in range(5):
         door.record(ADA, f"t{number}", [{"role": "user", "content": str(number) * 4000}])
@@ -60,7 +60,7 @@ def test_of_too_much_text_the_oldest_is_given_up_and_the_newest_never(
 
 
 def test_what_is_being_recorded_does_not_give_way(bs: Backstory, elapsed: Elapsed, disk: Disk) -> None:
-    door = by_hand(bs, elapsed, Limits(deliveries=1))
+    door = by_hand(bs, elapsed, QueueLimits(deliveries=1))
     disk.plan = [StoreError("full")]
     door.record(ADA, "t", exchange("tea"))
     disk.plan = [lambda: door.record(BOB, "t", exchange("rye")) and None]

@@ -12,7 +12,7 @@ from backstory.home import Backstory
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.outbox.outbox import LOST
-from backstory.outbox.retry_queue import Limits
+from backstory.outbox.retry_queue import QueueLimits
 
 
 @pytest.mark.parametrize("messages", [None, 7, "words", {"role": "user", "content": "x"}, iter(())])
@@ -97,7 +97,7 @@ def test_a_message_that_ruins_its_reader_does_not_take_the_others_along(bs: Back
 def test_a_delivery_that_always_fails_unforeseen_is_given_up_and_what_waits_behind_it_is_not(
     bs: Backstory, elapsed: Elapsed, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    door = by_hand(bs, elapsed, Limits(attempts=3))
+    door = by_hand(bs, elapsed, QueueLimits(attempts=3))
     disk.plan = [KeyError("a bug")] * 3
     assert door.record(ADA, "t", exchange("tea")) is None
     assert door.record(ADA, "t", exchange("rye")) is None
@@ -109,7 +109,7 @@ def test_a_delivery_that_always_fails_unforeseen_is_given_up_and_what_waits_behi
 
 
 def test_a_thread_pauses_no_longer_for_what_was_given_up_in_it(bs: Backstory, elapsed: Elapsed, disk: Disk) -> None:
-    door = by_hand(bs, elapsed, Limits(attempts=2))
+    door = by_hand(bs, elapsed, QueueLimits(attempts=2))
     disk.plan = [KeyError("a bug")] * 2
     door.record(ADA, "t", exchange("tea"))
     door.flush(PATIENCE)
@@ -121,7 +121,7 @@ def test_a_thread_pauses_no_longer_for_what_was_given_up_in_it(bs: Backstory, el
 
 
 def test_an_outage_is_waited_for_however_long_it_lasts(bs: Backstory, elapsed: Elapsed, disk: Disk) -> None:
-    door = by_hand(bs, elapsed, Limits(attempts=2))
+    door = by_hand(bs, elapsed, QueueLimits(attempts=2))
     disk.plan = [StoreError("full"), OSError(5, "x"), sqlite3.OperationalError("disk I/O error")] * 7
     assert door.record(ADA, "t", exchange("tea")) is None
     for _ in range(20):

@@ -18,7 +18,7 @@ from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.ledger.core.scope import Scope
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.outbox.outbox import LOST, Outbox
-from backstory.outbox.retry_queue import Limits
+from backstory.outbox.retry_queue import QueueLimits
 
 FAILURES = st.sampled_from(
     [None, None, StoreError("full"), LockTimeoutError("locked"), KeyError("a bug"), OSError(28, "full")]
@@ -48,7 +48,7 @@ def test_no_turn_is_lost_or_doubled_and_threads_keep_their_order(
     told: dict[str, list[dict[str, object]]] = {"a": [], "b": []}
     with open_home(home, clock=FakeClock()) as bs:
         elapsed, disk = Elapsed(), Disk(bs)
-        door = by_hand(bs, elapsed, Limits(attempts=1_000))
+        door = by_hand(bs, elapsed, QueueLimits(attempts=1_000))
         disk.afterwards = afterwards
         for number, (step, thread, plan) in enumerate(steps):
             disk.plan = list(plan)

@@ -13,7 +13,7 @@ from backstory.home import Backstory
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.outbox.outbox import LOST, Outbox
-from backstory.outbox.retry_queue import Limits
+from backstory.outbox.retry_queue import QueueLimits
 
 
 def test_an_agent_waits_for_a_lock_once_and_not_at_every_turn(bs: Backstory, door: FailSafeMemory, disk: Disk) -> None:
@@ -115,7 +115,7 @@ def test_what_fails_slowly_is_left_to_the_background_as_a_lock_is(
 def test_a_memory_is_tried_again_when_what_kept_it_shut_was_given_up(
     bs: Backstory, elapsed: Elapsed, disk: Disk
 ) -> None:
-    door = by_hand(bs, elapsed, Limits(deliveries=1))
+    door = by_hand(bs, elapsed, QueueLimits(deliveries=1))
     disk.plan = [LockTimeoutError("locked"), StoreError("full")]
     door.record(ADA, "t", exchange("tea"))
     door.record(BOB, "t", exchange("rye"))

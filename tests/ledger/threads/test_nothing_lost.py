@@ -380,7 +380,7 @@ def test_the_property_sees_a_rule_that_loses(monkeypatch: pytest.MonkeyPatch) ->
     from backstory.ledger.threads.delivery import resend as resent
     from backstory.ledger.threads.delivery import turn_dedup as arrival
 
-    def careless(thread: object, messages: Sequence[Kept], seal: object = None, **_: object) -> resent.Alignment:
+    def careless(thread: object, messages: Sequence[Kept], seal: object = None, **_: object) -> resent.ResendAlignment:
         return resent.align_whole(thread, messages, seal)  # type: ignore[arg-type]
 
     monkeypatch.setattr(arrival, "align_delivery", careless)

@@ -204,7 +204,7 @@ def test_restoring_undoes_a_withdrawal_and_a_replacement(steps: list[tuple[str, 
 
 def cut_by_the_old_rule(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Six turns of which a repeated greeting takes all but the first away, as versions before did."""
-    from backstory.ledger.log import writer
+    from backstory.ledger.log import transcript_writer
     from backstory.ledger.threads.delivery import turn_dedup as arrival
 
     def old(thread: Thread, messages: list[Kept], at: str, **_: object) -> Arrival:
@@ -217,7 +217,7 @@ def cut_by_the_old_rule(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = JsonlStore(home)
     mine = Writer(store, Scope("ada"), clock=FakeClock(), salts=CountingSalts())
     with monkeypatch.context() as patch:
-        patch.setattr(writer, "align", old)
+        patch.setattr(transcript_writer, "align", old)
         for question, answer in (
             ("Hello", "Hi"),
             ("I moved to Bergen", "Noted."),

@@ -34,7 +34,7 @@ from backstory.ledger.messages import Kept
 from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.due import Timing, due_of, ready_runs, retry_at, telling_runs
 from backstory.ledger.threads.transcript import Thread
-from backstory.ledger.threads.turn_columns import Column, Trace
+from backstory.ledger.threads.turn_columns import Trace, TurnColumn
 from backstory.projections.index.index import ScopeIndex
 
 ADA = Scope("ada")
@@ -439,13 +439,13 @@ def test_a_thread_of_which_ordinals_are_missing_is_opened_as_its_lines_say(tmp_p
 def looked(monkeypatch):
     """How often a turn was asked for."""
     count = [0]
-    get = Column.__getitem__
+    get = TurnColumn.__getitem__
 
     def counted(column, index):
         count[0] += 1
         return get(column, index)
 
-    monkeypatch.setattr(Column, "__getitem__", counted)
+    monkeypatch.setattr(TurnColumn, "__getitem__", counted)
     return count
 
 

@@ -19,7 +19,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from backstory import Backstory
 from backstory.ledger.core.errors import ConfigError, LockTimeoutError, StoreError
-from backstory.ledger.engines.postgres.address import Address
+from backstory.ledger.engines.postgres.address import PostgresAddress
 from backstory.ledger.engines.postgres.changes import _CHANGED, _Position
 from backstory.ledger.engines.postgres.migrating import migrate
 from backstory.ledger.engines.postgres.store import PostgresStore
@@ -120,7 +120,7 @@ def test_no_message_holds_the_password(url: str, kind: type[Exception]) -> None:
 
 @pytest.mark.parametrize("url", [f"postgresql://ada:{SECRET}@db/x", f"postgresql://db/x?sslpassword={SECRET}"])
 def test_what_the_library_says_is_passed_on_without_secrets(url: str) -> None:
-    assert Address(url).scrubbed(f"cannot\nuse {SECRET}") == "cannot use …"
+    assert PostgresAddress(url).scrubbed(f"cannot\nuse {SECRET}") == "cannot use …"
 
 
 def test_a_store_is_named_without_its_password(engine: PostgresEngine) -> None:

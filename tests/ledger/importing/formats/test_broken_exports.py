@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.importing.document import listed_fact
-from backstory.ledger.importing.formats.conversation import Conversation
+from backstory.ledger.importing.formats.conversation import ImportedConversation
 from backstory.ledger.importing.formats.tally import Tally
 
 EXPORTS: dict[str, list[Any]] = {
@@ -62,7 +62,7 @@ def test_any_value_in_any_place_is_read_or_refused(folder: Path, name: str, data
     except InputError:
         return
     for index, item in enumerate(found):
-        if isinstance(item, Conversation):
+        if isinstance(item, ImportedConversation):
             assert item.kept
             assert 1 <= len(item.thread) <= 512
             assert all(turn.role in ("user", "assistant") and turn.content.strip() for turn in item.kept)

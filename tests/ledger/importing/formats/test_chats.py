@@ -10,7 +10,7 @@ import pytest
 from exports import chatgpt, claude, claude_code, codex, codex_items, everything, lines, node, open_webui, said, write
 
 from backstory.ledger.importing.formats import conversation
-from backstory.ledger.importing.formats.conversation import Conversation
+from backstory.ledger.importing.formats.conversation import ImportedConversation
 from backstory.ledger.importing.formats.recognising import recognise
 from backstory.ledger.importing.formats.tally import Tally
 
@@ -177,7 +177,7 @@ def test_messages_that_share_an_id_are_all_kept_under_ids_that_stay_the_same(tmp
     for one in nodes_of(chat).values():
         (one["message"] or {})["id"] = "same"
     found = everything(write(tmp_path, [chat]))
-    assert [turn.id for item in found if isinstance(item, Conversation) for turn in item.kept] == [
+    assert [turn.id for item in found if isinstance(item, ImportedConversation) for turn in item.kept] == [
         "same",
         "same#2",
         "same#3",
