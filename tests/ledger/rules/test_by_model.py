@@ -50,6 +50,34 @@ def test_a_tools_fact_is_the_models_and_comes_from_its_thread(story: Story) -> N
     assert without.fact.source == "tool"
 
 
+def test_a_tool_neither_adds_nor_edits_in_an_erased_text_and_the_refusal_does_not_hold_it(story: Story) -> None:
+    (added,) = tool_adds(story, "Likes tea")
+    text = "Lives in Lisbon"
+    asked = (
+        AddFact(at="", fact=new(text, place="facts/0"), by_model=True, erased=True),
+        EditFact(at="", edit=Edit(place="facts/0", id=added.fact.id, content=text), by_model=True, erased=True),
+    )
+    for command in asked:
+        refused = refusal(story.do(command, "manual"))
+        assert refused.rule == "erased"
+        assert text not in repr(refused)
+    assert live(story) == ["Likes tea"]
+
+
+def test_a_person_may_write_an_erased_text_again(story: Story) -> None:
+    (added,) = story.do(AddFact(at="", fact=new("Lives in Lisbon", place="facts/0"), erased=True), "manual")
+    assert isinstance(added, FactAdded)
+
+
+def test_a_time_that_cannot_be_is_refused_when_a_fact_is_added_and_when_it_is_edited(story: Story) -> None:
+    (added,) = tool_adds(story, "Likes tea")
+    backwards = {"valid_from": "2026-05-02", "valid_until": "2026-05-01"}
+    command = AddFact(at="", fact=new("Runs", place="facts/0", **backwards), by_model=True)
+    assert refusal(story.do(command, "manual")).rule == "malformed"
+    assert refusal(edits(story, added.fact.id, **backwards)).rule == "malformed"
+    assert live(story) == ["Likes tea"]
+
+
 def test_a_models_fact_makes_room_for_the_newer_of_its_rank(story: Story) -> None:
     for name in ("a", "b", "c", "d", "e"):
         tool_adds(story, f"fact {name}")
