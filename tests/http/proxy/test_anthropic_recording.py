@@ -253,6 +253,15 @@ def test_the_user_is_that_of_the_header_or_of_the_metadata(claude, user_id, head
     assert {outcome: [one for one in ("ada", "bo") if claude.turns(one)]} == expected
 
 
+@pytest.mark.parametrize("name", ["obsession@example.com", "Sessions", "Jo Session2"])
+def test_a_name_that_holds_session_is_not_taken_for_the_servers_user(home, upstream, name):
+    upstream.then(message("In Oslo."))
+    with served_to_anthropic(home, upstream.base_url, Caller("open", Right.WRITE, None, "ada")) as proxy:
+        proxy.post("/v1/messages", json={"messages": [user("I live in Oslo.")], "metadata": {"user_id": name}})
+        assert FACT not in upstream.last.raw.decode()
+        assert (proxy.turns("ada"), proxy.turns(name)) == ({}, {"thread-1": ["I live in Oslo.", "In Oslo."]})
+
+
 @pytest.mark.parametrize("metadata", [None, 3, [], {}, "ada"])
 def test_a_token_of_one_user_names_it(home, upstream, metadata):
     upstream.then(message("In Bergen."))

@@ -12,6 +12,8 @@ from collections.abc import Callable
 import msgspec
 
 _SESSION = re.compile(r"_session_([0-9A-Za-z-]+)", re.ASCII)
+_SAYS_SESSION = re.compile(r"(?<![^\W_])session(?![^\W_])", re.IGNORECASE)
+"""The word, and not a part of a name such as obsession: that user would be taken for the server's own."""
 _CLASSES = frozenset({"auxiliary", "compaction", "subagent", "workflow"})
 """Values of `x-claude-code-request-class` but `main`."""
 
@@ -22,7 +24,7 @@ class _Names(msgspec.Struct):
 
 def user_in(user_id: str | None) -> str | None:
     """Return the user that a `metadata.user_id` names; None where it names a session: it says so, or is JSON."""
-    if user_id is None or user_id.lstrip().startswith("{") or "session" in user_id.casefold():
+    if user_id is None or user_id.lstrip().startswith("{") or _SAYS_SESSION.search(user_id):
         return None
     return user_id
 
