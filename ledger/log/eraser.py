@@ -226,7 +226,8 @@ class Eraser:
                         self._erase(redacted)
         except LockTimeoutError as error:
             if not again:
-                _log.warning("%s: an erasure is not complete, the next read tries again: %s", self._state.scope, error)
+                # Most often it is under way at this moment, by the holder of the lock.
+                _log.info("%s: an erasure is not complete yet; the next read looks again: %s", self._state.scope, error)
             return True
         except UnavailableError as error:
             _log.warning("%s: an erasure is not complete, the next open tries again: %s", self._state.scope, error)
