@@ -92,7 +92,10 @@ bench: $(READY)  ## what things cost, side by side in one run
 # The other memories, in an environment of their own. LangGraph's needs a Python whose sqlite3 loads extensions.
 PEERS := .peers
 PEERS_READY := $(PEERS)/.ready
-.PHONY: bench-peers
+PEERS_DEERFLOW := .peers-deerflow
+PEERS_DEERFLOW_READY := $(PEERS_DEERFLOW)/.ready
+PEERS_DEERFLOW_PYTHON ?= python3.12
+.PHONY: bench-peers bench-peers-deerflow
 
 $(PEERS_READY): pyproject.toml
 	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
@@ -101,8 +104,21 @@ $(PEERS_READY): pyproject.toml
 	  'mem0ai>=2.2' 'faiss-cpu>=1.11' 'langgraph>=1.2' 'langgraph-checkpoint-sqlite>=3.1' 'eventsourcing>=9.5'
 	touch $@
 
-bench-peers: $(PEERS_READY)  ## Backstory beside mem0, LangGraph's store and eventsourcing: writes docs/explanation/peers.md
-	$(PEERS)/bin/python -m benchmarks.peers.run
+# What its memory imports; DeerFlow itself is on no package index.
+$(PEERS_DEERFLOW_READY): pyproject.toml
+	test -x $(PEERS_DEERFLOW)/bin/python || $(PEERS_DEERFLOW_PYTHON) -m venv $(PEERS_DEERFLOW)
+	echo '*' > $(PEERS_DEERFLOW)/.gitignore
+	$(PEERS_DEERFLOW)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[tokens]' \
+	  'langchain>=1.3' 'langgraph>=1.2.9,<1.3' 'python-dotenv>=1' 'pyyaml>=6.0.3' 'tiktoken>=0.8'
+	touch $@
+
+bench-peers: $(PEERS_READY)  ## Backstory beside other memories, DeerFlow's with DEERFLOW=/its/checkout: writes docs/explanation/peers.md
+	$(PEERS)/bin/python -m benchmarks.peers.run stores
+	$(if $(DEERFLOW),$(MAKE) bench-peers-deerflow,@echo "DeerFlow is left out: name a checkout, DEERFLOW=/path/to/deer-flow make bench-peers")
+
+bench-peers-deerflow: $(PEERS_DEERFLOW_READY)
+	$(if $(DEERFLOW),,$(error Name a checkout: DEERFLOW=/path/to/deer-flow make bench-peers-deerflow))
+	DEERFLOW='$(DEERFLOW)' $(PEERS_DEERFLOW)/bin/python -m benchmarks.peers.run deerflow
 
 # A model and its server, in an environment of their own; the server is compiled there, once, in about five minutes.
 LIVE := .live

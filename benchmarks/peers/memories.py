@@ -13,29 +13,13 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from unittest import mock
 
-DIMENSIONS = 256
-USER = "ada"
+from benchmarks.peers.deer_flow import deerflow
+from benchmarks.peers.stand_ins import DIMENSIONS, USER, Opened, embed, stated
+
 _ROOM = 1_000_000
-
-
-class Opened(NamedTuple):
-    """An open memory: what adds a fact, what finds facts, and what lists all that are kept."""
-
-    add: Callable[[str], object]
-    search: Callable[[str], Sequence[str]]
-    kept: Callable[[], set[str]]
-
-
-def embed(text: str) -> list[float]:
-    """Return the words of a text as a vector of length 1; a word is always the same direction."""
-    vector = [0.0] * DIMENSIONS
-    for word in text.lower().split():
-        vector[int.from_bytes(hashlib.blake2b(word.encode(), digest_size=4).digest()) % DIMENSIONS] += 1.0
-    length = sum(value * value for value in vector) ** 0.5 or 1.0
-    return [value / length for value in vector]
 
 
 class _StandIn:
@@ -77,6 +61,38 @@ def backstory(folder: Path, *, by_meaning: bool) -> Iterator[Opened]:
                 lambda query: [hit.content for hit in memory.search(query, top_k=5)],
                 lambda: {fact.content for fact in memory.facts()},
             )
+
+
+def _model(messages: Sequence[Any]) -> dict[str, Any]:
+    asked = messages[-1]["content"].rpartition("<conversation")[2]
+    kind = {"category": "preference", "confidence": 0.9}
+    return {"newFacts": [{"content": content, **kind} for content in stated(asked)]}
+
+
+@contextmanager
+def backstory_that_learns(folder: Path) -> Iterator[Opened]:
+    from backstory import Backstory
+
+    options = {"max_facts": _ROOM, "max_facts_limit": _ROOM, "embedding_model": "none"}
+    with Backstory.open(folder / "home", model=_model, **options) as home:
+        memory = home.memory(user_id=USER)
+
+        def record(number: int, text: str) -> None:
+            said = [{"role": "user", "content": text}, {"role": "assistant", "content": "Noted."}]
+            memory.record(f"thread-{number}", said)
+
+        def learn() -> None:
+            done = memory.flush(timeout=300)
+            assert done, done
+
+        yield Opened(
+            memory.add_fact,
+            lambda query: [hit.content for hit in memory.search(query, top_k=5)],
+            lambda: {fact.content for fact in memory.facts()},
+            record,
+            learn,
+            memory.context,
+        )
 
 
 @contextmanager
@@ -143,7 +159,9 @@ def eventsourcing(folder: Path) -> Iterator[Opened]:
     app.close()
 
 
-MEMORIES: dict[str, Callable[[Path], Any]] = {
+Memories = dict[str, Callable[[Path], Any]]
+
+STORES: Memories = {
     "Backstory, by words": lambda folder: backstory(folder, by_meaning=False),
     "Backstory, hybrid": lambda folder: backstory(folder, by_meaning=True),
     "mem0, faiss": lambda folder: mem0(folder, store="faiss"),
@@ -153,6 +171,9 @@ MEMORIES: dict[str, Callable[[Path], Any]] = {
 }
 if not hasattr(sqlite3.Connection, "enable_load_extension"):
     # Its index is an extension of SQLite, which not every Python loads.
-    del MEMORIES["LangGraph, SqliteStore"]
+    del STORES["LangGraph, SqliteStore"]
+LEARNERS: Memories = {"Backstory, learning": backstory_that_learns, "DeerFlow": deerflow}
+"""Those that learn from conversations, with a model's stand-in."""
+MEMORIES = STORES | LEARNERS
 SEARCHES = {name for name in MEMORIES if not name.startswith("eventsourcing")}
 """Those that search; the others are compared in what they keep."""
