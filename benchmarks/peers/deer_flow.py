@@ -17,8 +17,8 @@ from typing import Any
 from benchmarks.peers.stand_ins import USER, Opened, stated
 
 _WAIT_SECONDS = 120.0
-MOST_FACTS = 500
-"""As many as its configuration allows."""
+MOST_FACTS = 100
+"""As many as it holds by default."""
 
 
 def checkout() -> Path:
@@ -52,7 +52,6 @@ def deerflow(folder: Path) -> Iterator[Opened]:
         # Its token counts would need the network; the estimate by characters is one of its settings.
         backend_config={
             "storage_path": str(folder / "deerflow"),
-            "max_facts": MOST_FACTS,
             "token_counting": "char",
             "host_llm": _Model(),
         }

@@ -73,7 +73,9 @@ def _model(messages: Sequence[Any]) -> dict[str, Any]:
 def backstory_that_learns(folder: Path) -> Iterator[Opened]:
     from backstory import Backstory
 
-    options = {"max_facts": _ROOM, "max_facts_limit": _ROOM, "embedding_model": "none"}
+    # Both wait half a second between calls of a model; DeerFlow's flush at the end leaves that out.
+    options = {"embedding_model": "none", "min_seconds_between_calls": 0}
+    options |= {"max_facts": _ROOM, "max_facts_limit": _ROOM}
     with Backstory.open(folder / "home", model=_model, **options) as home:
         memory = home.memory(user_id=USER)
 
