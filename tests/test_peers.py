@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from benchmarks.peers.run import PAGE, cells, replaced, table
+from benchmarks.peers.run import PAGE, cells, commit, replaced, table
 from benchmarks.peers.stand_ins import fact, stated
 
 STORE = {"write p50": [0.001], "write p99": [0.002], "cold": [0.2], "mebibytes": [60.0], "size": [1.0]}
@@ -36,3 +38,10 @@ def test_conversations_are_columns_of_those_that_learn() -> None:
 
 def test_the_stand_in_for_a_model_finds_each_fact_and_no_other_text() -> None:
     assert stated(f"[1] user: {fact(3)}\n[2] assistant: Noted.\n[3] user: {fact(88)}") == [fact(3), fact(88)]
+
+
+def test_a_folder_that_is_no_checkout_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DEERFLOW", str(tmp_path))
+    monkeypatch.delenv("DEERFLOW_COMMIT", raising=False)
+    with pytest.raises(SystemExit, match="no git checkout of DeerFlow"):
+        commit()

@@ -139,6 +139,8 @@ def commit() -> str:
     """Return which commit of DeerFlow is measured, as its folder or the option says."""
     if named := os.environ.get("DEERFLOW_COMMIT"):
         return named
+    if not (checkout() / ".git").exists():
+        raise SystemExit(f"{checkout()} is no git checkout of DeerFlow; name one, or its commit in DEERFLOW_COMMIT.")
     asked = ["git", "-C", str(checkout()), "rev-parse", "HEAD"]
     return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
 
