@@ -132,3 +132,12 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _nothing_stays_in_the_checkout() -> Generator[None]:
+    """What a page or an example writes belongs into a folder of its test. Names that begin with a dot are caches."""
+    before = set(os.listdir())
+    yield
+    stray = sorted(name for name in set(os.listdir()) - before if not name.startswith("."))
+    assert not stray, f"a test of this run has left {', '.join(stray)} in the checkout: chdir to tmp_path in it"

@@ -23,6 +23,7 @@ from backstory import Backstory
 from backstory.ledger.core.errors import CorruptLogError, NoModelError, StoreError, UsageError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.changes import StreamChanges
+from backstory.ledger.engines.port import Capabilities
 from backstory.worker import Selection, Worker
 
 
@@ -273,6 +274,9 @@ class Telling:
     def __init__(self, *answers: tuple[Sequence[str], str]) -> None:
         self._answers = iter(answers)
         self.asked: list[str | None] = []
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(changed=self.changed)
 
     def changed(self, since: str | None) -> tuple[Sequence[str], str]:
         self.asked.append(since)

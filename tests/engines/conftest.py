@@ -19,7 +19,7 @@ for folder in ("cli", "http", "langchain", "mcp", "deerflow", "standin"):
 @pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> HomesOn:
     # They warn of a server that syncs nothing, or is alone, as those of the tests are.
-    monkeypatch.setattr(logging.getLogger("backstory.ledger.engines.port"), "level", logging.ERROR)
+    monkeypatch.setattr(logging.getLogger("backstory.ledger.engines"), "level", logging.ERROR)
     if request.param == "postgres":
         return HomesOn({"event_store": PostgresEngine().url})
     if request.param == "nats":

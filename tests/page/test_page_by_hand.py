@@ -197,6 +197,31 @@ def test_a_double_click_counts_once(story: ThreadServer, window: Window) -> None
     assert head(story) == 4
 
 
+@pytest.mark.parametrize("name", ["Save", "Close"])
+def test_the_second_click_of_a_double_click_does_not_close_what_has_come_meanwhile(
+    story: ThreadServer, window: Window, name: str
+) -> None:
+    """The answer comes between the two; then `name`, or what is beside the dialog, is where the button was."""
+    shown = adding(window)
+    mouse = window.page.mouse
+    place = shown.get_by_role("button", name="Save").bounding_box()
+    assert place is not None
+    mouse.move(place["x"] + 5, place["y"] + 5)
+    mouse.down()
+    mouse.up()
+    expect(shown.get_by_role("status")).to_contain_text("Saved.")
+    if name == "Close":
+        place = shown.get_by_role("button", name="Close", exact=True).last.bounding_box()
+        assert place is not None
+        mouse.move(place["x"] + 5, place["y"] + 5)
+    mouse.down(click_count=2)
+    mouse.up(click_count=2)
+    window.settle()
+    expect(shown.get_by_role("status")).to_contain_text("Saved.")
+    shown.get_by_role("button", name="Close", exact=True).last.click()
+    expect(shown).to_have_count(0)
+
+
 @pytest.mark.parametrize("arrives", [True, False])
 def test_a_request_that_breaks_is_sent_again_and_counts_once(
     story: ThreadServer, window: Window, *, arrives: bool

@@ -19,6 +19,7 @@ from fakes import PATIENCE, CountingSalts, FakeClock, exchange, open_home
 from places import LEDGER, USER, Memo, lines_of
 
 from backstory.home import Backstory
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.commands import AddFact
 from backstory.ledger.core.commit import EMPTY, Cause, Head
 from backstory.ledger.core.errors import StoreError
@@ -427,6 +428,7 @@ def test_a_fork_waits_until_no_file_is_half_written_and_not_for_the_witness(
     make: Callable[..., Bench], memo: Memo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = make()
+    register(bench.sender)
     reading, go_on = threading.Event(), threading.Event()
     real = bench.store.head
 

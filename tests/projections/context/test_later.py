@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from backstory.ledger.concurrency.background_load import BackgroundLoad
+from backstory.ledger.concurrency.forks import register
 
 PATIENCE = 20.0
 
@@ -84,6 +85,7 @@ def test_where_no_thread_can_be_started_the_estimate_stays(monkeypatch: pytest.M
 def test_a_child_of_a_process_that_was_loading_loads_for_itself() -> None:
     loading = Loading("real")
     later = BackgroundLoad("it", "until then", loading)
+    register(later)
     later.begin()
 
     def child() -> None:

@@ -13,10 +13,16 @@ export function Dialog({ title, onClose, children, wide = false }) {
   const element = useRef(null);
   const gone = useRef(false);
   const pressed = useRef(null);
+  const first = useRef(null);
   const id = useId();
   const close = () => gone.current || onClose();
   const latest = useRef(close);
   latest.current = close;
+  // The second click of a double click is not meant for what has taken the place of the first one's target.
+  const meant = (event) => {
+    if (event.detail <= 1) first.current = event.target;
+    else if (!first.current?.isConnected) event.stopImmediatePropagation();
+  };
   useEffect(() => {
     const dialog = element.current;
     const opener = document.activeElement;
@@ -39,6 +45,7 @@ export function Dialog({ title, onClose, children, wide = false }) {
     aria-labelledby=${id}
     onClose=${close}
     onCancel=${(event) => event.target === element.current && (event.preventDefault(), close())}
+    onClickCapture=${meant}
     onPointerDown=${(event) => (pressed.current = event.target)}
     onClick=${(event) => event.target === element.current && pressed.current === element.current && close()}
   >
