@@ -137,7 +137,8 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True, scope="session")
 def _nothing_stays_in_the_checkout() -> Generator[None]:
     """What a page or an example writes belongs into a folder of its test. Names that begin with a dot are caches."""
-    before = set(os.listdir())
+    checkout = Path.cwd()
+    before = set(checkout.iterdir())
     yield
-    stray = sorted(name for name in set(os.listdir()) - before if not name.startswith("."))
+    stray = sorted(path.name for path in set(checkout.iterdir()) - before if not path.name.startswith("."))
     assert not stray, f"a test of this run has left {', '.join(stray)} in the checkout: chdir to tmp_path in it"
