@@ -7,7 +7,6 @@ run was killed.
 
 from __future__ import annotations
 
-import atexit
 import fcntl
 import os
 import shutil
@@ -15,7 +14,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,8 +92,6 @@ def until_the_end(process: int, number: signal.Signals = signal.SIGKILL) -> None
         if not (folder() / _KEPT).exists():
             _keep()
     (folder() / f"{process}.process").write_text(f"{process} {int(number)}", "ascii")
-    # That it still runs when this process ends is meant.
-    atexit.register(warnings.simplefilter, "ignore", ResourceWarning)
 
 
 def _keep() -> None:
