@@ -396,6 +396,12 @@ def test_what_is_installed_is_a_call_of_each_event_and_goes_without_a_trace(cli:
     assert json.loads(settings(cli, name).read_text()) == {}
 
 
+def test_the_page_shows_how_many_lines_are_added(cli: Cli) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "hooks.md").read_text("utf-8")
+    (shown,) = [line.strip() for line in page.splitlines() if line.strip().startswith("@@")]
+    assert shown in cli.run("hook", "install", "claude-code", "--yes").output.splitlines()
+
+
 def test_the_settings_of_others_stay(cli: Cli) -> None:
     path = settings(cli, "claude-code")
     path.parent.mkdir()
