@@ -2,7 +2,7 @@
 //
 //     backstory serve
 //     npm install @anthropic-ai/sdk
-//     ANTHROPIC_BASE_URL=http://127.0.0.1:8765/proxy/anthropic node examples/proxy_anthropic.mjs ada claude-haiku-4-5
+//     node examples/proxy_anthropic.mjs ada claude-haiku-4-5
 //
 // It is an agent as any other: nothing in it is about memory, but the base URL and whose words it sends. The key is the
 // one of the model server (ANTHROPIC_API_KEY).
@@ -12,7 +12,7 @@ import Anthropic from "@anthropic-ai/sdk";
 const [user = "ada", model = "claude-haiku-4-5"] = process.argv.slice(2);
 
 // This is the one line that changes.
-const client = new Anthropic({ baseURL: process.env.ANTHROPIC_BASE_URL ?? "http://127.0.0.1:8765/proxy/anthropic" });
+const client = new Anthropic({ baseURL: process.env.PROXY_URL ?? "http://127.0.0.1:8765/proxy/anthropic" });
 
 const asked = { model, max_tokens: 1_000, metadata: { user_id: user } };
 const messages = [{ role: "user", content: "Where do I live?" }];

@@ -2,7 +2,7 @@
 
     backstory serve
     pip install anthropic
-    ANTHROPIC_BASE_URL=http://127.0.0.1:8765/proxy/anthropic python examples/proxy_anthropic.py --user ada
+    python examples/proxy_anthropic.py --user ada
 
 It is an agent as any other: nothing in it is about memory, but the base URL and whose words it sends. The key is the
 model server's (ANTHROPIC_API_KEY).
@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--model", default="claude-haiku-4-5", help="the model that answers")
     options = parser.parse_args()
     # This is the one line that changes.
-    with Anthropic(base_url=os.environ.get("ANTHROPIC_BASE_URL", PROXY)) as client:
+    with Anthropic(base_url=os.environ.get("PROXY_URL", PROXY)) as client:
         messages: list[MessageParam] = [{"role": "user", "content": "Where do I live?"}]
         message = client.messages.create(
             model=options.model, max_tokens=1_000, metadata={"user_id": options.user}, messages=messages

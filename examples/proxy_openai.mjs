@@ -2,7 +2,7 @@
 //
 //     backstory serve
 //     npm install openai
-//     OPENAI_BASE_URL=http://127.0.0.1:8765/proxy/v1 node examples/proxy_openai.mjs ada gpt-5-mini
+//     node examples/proxy_openai.mjs ada gpt-5-mini
 //
 // It is an agent as any other: nothing in it is about memory, but the base URL and whose words it sends. The key is the
 // one of the model server (OPENAI_API_KEY).
@@ -12,7 +12,7 @@ import OpenAI from "openai";
 const [user = "ada", model = "gpt-5-mini"] = process.argv.slice(2);
 
 // This is the one line that changes.
-const client = new OpenAI({ baseURL: process.env.OPENAI_BASE_URL ?? "http://127.0.0.1:8765/proxy/v1" });
+const client = new OpenAI({ baseURL: process.env.PROXY_URL ?? "http://127.0.0.1:8765/proxy/v1" });
 
 const messages = [{ role: "user", content: "Where do I live?" }];
 const completion = await client.chat.completions.create({ model, user, messages });

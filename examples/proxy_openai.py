@@ -1,7 +1,7 @@
 """An agent with the official OpenAI client, to which the proxy of `backstory serve` gives a memory.
 
     backstory serve
-    OPENAI_BASE_URL=http://127.0.0.1:8765/proxy/v1 python examples/proxy_openai.py --user ada --model gpt-5-mini
+    python examples/proxy_openai.py --user ada --model gpt-5-mini
 
 It is an agent as any other: nothing in it is about memory, but the base URL and whose words it sends. The key is the
 model server's (OPENAI_API_KEY).
@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--model", default="gpt-5-mini", help="the model that answers")
     options = parser.parse_args()
     # This is the one line that changes.
-    with OpenAI(base_url=os.environ.get("OPENAI_BASE_URL", PROXY), api_key=os.environ["OPENAI_API_KEY"]) as client:
+    with OpenAI(base_url=os.environ.get("PROXY_URL", PROXY), api_key=os.environ["OPENAI_API_KEY"]) as client:
         messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Where do I live?"}]
         completion = client.chat.completions.create(model=options.model, user=options.user, messages=messages)
         answer = completion.choices[0].message.content or ""

@@ -13,6 +13,7 @@ FOLDER is `memory` for the user's own memory and `agents/NAME` for an agent's.
 
 from __future__ import annotations
 
+import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO
@@ -73,7 +74,10 @@ def _turns(memory: MemoryHandle) -> Iterator[bytes]:
 
 
 def _lines(archive: zipfile.ZipFile, name: str, lines: Iterable[bytes]) -> None:
-    with archive.open(name, "w", force_zip64=True) as member:
+    # A member that is opened by its name alone is dated 1980.
+    member_of = zipfile.ZipInfo(name, time.localtime()[:6])
+    member_of.compress_type = zipfile.ZIP_DEFLATED
+    with archive.open(member_of, "w", force_zip64=True) as member:
         for line in lines:
             member.write(line + b"\n")
 

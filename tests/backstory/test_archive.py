@@ -35,6 +35,7 @@ def test_an_archive_has_every_memory_of_a_user_with_both_logs(bs: Backstory) -> 
     ]
     with zipfile.ZipFile(file) as archive:
         assert archive.testzip() is None
+        assert min(member.date_time[0] for member in archive.infolist()) > 1980
         content = {name: archive.read(name).decode() for name in archive.namelist()}
     assert sorted(content) == sorted(
         ["README.txt", "user.json"]

@@ -59,7 +59,8 @@ def message_for(request: Request) -> Answer:
 def run(proxy: Served, *command: str) -> list[str]:
     named = ("ANTHROPIC_", "OPENAI_", "BACKSTORY_")
     bare = {name: value for name, value in os.environ.items() if not name.startswith(named)}
-    ours = {f"{name}_BASE_URL": proxy.url for name in ("ANTHROPIC", "OPENAI")}
+    # A base URL that the environment names for other programs is passed over: an agent without memory would not show.
+    ours = {"PROXY_URL": proxy.url} | {f"{name}_BASE_URL": "http://127.0.0.1:9" for name in ("ANTHROPIC", "OPENAI")}
     keys = {f"{name}_API_KEY": "sk-example" for name in ("ANTHROPIC", "OPENAI")}
     told = subprocess.run(
         command,
