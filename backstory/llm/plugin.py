@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import threading
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -160,9 +161,17 @@ class _Memory:
     closing: Closing
 
 
-@functools.cache
+_opening = threading.Lock()
+
+
 def _memory() -> _Memory:
-    """Open the memory that the environment names, once in a process."""
+    """Return the memory that the environment names, opened once in a process."""
+    with _opening:
+        return _opened()
+
+
+@functools.cache
+def _opened() -> _Memory:
     from backstory.home import Backstory
     from backstory.integrations.closing import Closing
     from backstory.ledger.core.scope import Scope
@@ -176,9 +185,10 @@ def _memory() -> _Memory:
 
 def close() -> None:
     """Close the memory that the models of this process have opened, as the end of the process does."""
-    if _memory.cache_info().currsize:
-        _memory().closing.now()
-        _memory.cache_clear()
+    with _opening:
+        if _opened.cache_info().currsize:
+            _opened().closing.now()
+            _opened.cache_clear()
 
 
 def _words(prompt: llm.Prompt) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
+import threading
 import tomllib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 
@@ -304,6 +307,23 @@ def test_a_memory_that_cannot_be_read_or_written_costs_no_answer(home, model, mo
         assert ask("-m", "memory/scripted", "Hello") == "Aye."
     assert plugin._memory().fail_safe.flush(5)
     assert said(home) == ["user: Hello", "assistant: Aye."]
+
+
+def test_threads_that_ask_at_once_open_one_memory(home, monkeypatch):
+    opened, entered = [], threading.Barrier(2)
+    opening = Backstory.open
+
+    def slowly(*given, **options):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            entered.wait(0.2)
+        opened.append(opening(*given, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(Backstory, "open", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        one, other = (pool.submit(plugin._memory) for _ in range(2))
+        assert one.result() is other.result()
+    assert len(opened) == 1
 
 
 # The start of `llm`.
