@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from backstory.ledger.learning.observing import UpdateSettled as UpdateSettled
     from backstory.ledger.log.writer import Listener as Listener
     from backstory.ledger.log.writer import Salts as Salts
-    from backstory.ledger.messages.hidden import KeepHidden as KeepHidden
+    from backstory.ledger.messages.reading import KeepHidden as KeepHidden
     from backstory.ledger.threads.delivery.turn_dedup import Mode as Mode
     from backstory.memory import MemoryHandle as MemoryHandle
     from backstory.metagpt.turns import Turns as Turns
@@ -174,7 +174,7 @@ ledger.extraction.models.recorded RecordedReply
 ledger.learning.flushed Flushed
 ledger.learning.observing CallEnded CallStarted Observer UpdateSettled
 ledger.log.writer Listener Salts
-ledger.messages.hidden KeepHidden
+ledger.messages.reading KeepHidden
 ledger.threads.delivery.turn_dedup Mode
 memory MemoryHandle
 metagpt.turns Turns

@@ -15,9 +15,8 @@ from backstory import Backstory, MemoryHandle
 from backstory.ledger.core.events import DOCUMENT_SECTIONS, Fact, Section
 from backstory.ledger.core.memory import Memory
 from backstory.projections.context.block import Shares, fill
-from backstory.projections.context.counting import ESTIMATE, Counter
-from backstory.projections.context.prepared import prepare
-from backstory.projections.context.vocabulary import load_vocabulary
+from backstory.projections.context.counting import ESTIMATE, Counter, load_vocabulary
+from backstory.projections.context.lines import prepare
 from benchmarks.rows import Row, ms
 
 __all__ = ["FACTS", "injecting", "remembering"]
@@ -121,7 +120,7 @@ def _first(folder: Path) -> float:
 
 def _vocabulary() -> float:
     code = (
-        "import time; from backstory.projections.context.vocabulary import load_vocabulary\n"
+        "import time; from backstory.projections.context.counting import load_vocabulary\n"
         "start = time.perf_counter(); load_vocabulary(None); print(time.perf_counter() - start)"
     )
     run = [sys.executable, "-c", code]

@@ -38,8 +38,7 @@ import msgspec
 from backstory import Backstory
 from backstory.ledger.extraction.models.recorded import read_replies
 from backstory.memory import MemoryHandle
-from backstory.projections.context.counting import ESTIMATE, Counter
-from backstory.projections.context.vocabulary import load_vocabulary
+from backstory.projections.context.counting import ESTIMATE, Counter, load_vocabulary
 from benchmarks.rows import Row, ms
 
 __all__ = ["Question", "Turn", "main", "read_rows", "recall", "record_all", "spread"]

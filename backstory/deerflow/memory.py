@@ -18,7 +18,7 @@ from backstory.memory import MemoryHandle
 from backstory.open_files import translate_verbs
 from backstory.operations.importing.document import import_document
 from backstory.projections.context import Context, last_words
-from backstory.projections.context.fact_lines import CLOSING, OPENING
+from backstory.projections.context.lines import CLOSING, OPENING
 from backstory.projections.document.document import document_of
 from backstory.services.named import live_fact
 

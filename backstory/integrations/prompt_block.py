@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from backstory.projections.context.fact_lines import CLOSING, FOUND, GAP, OPENING, PARTS
+from backstory.projections.context.lines import CLOSING, FOUND, GAP, OPENING, PARTS
 
 __all__ = ["GAP", "text_after_block", "text_with_block", "without_block"]
 

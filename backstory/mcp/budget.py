@@ -11,7 +11,7 @@ import orjson
 from pydantic import BaseModel
 
 from backstory.ledger.core.sanitize import clip
-from backstory.projections.context.fact_lines import inline
+from backstory.projections.context.lines import inline
 
 LONGEST = 2000
 _LENGTHS = (LONGEST, 500, 120, 40)

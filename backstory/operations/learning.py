@@ -15,10 +15,10 @@ from backstory.ledger.core.events import TurnRange
 from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.summarizer import SummaryOutcome
 from backstory.ledger.learning.updater import Job, Outcome
-from backstory.ledger.log.backlog import WaitingThread
+from backstory.ledger.log.reader import WaitingThread
 from backstory.ledger.log.writer import Writer
+from backstory.ledger.threads.coverage import Parked
 from backstory.ledger.threads.due import Timing, telling_runs
-from backstory.ledger.threads.thread_coverage import Parked
 from backstory.results import Extracted
 from backstory.services.named import must_know
 from backstory.services.services import (

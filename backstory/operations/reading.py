@@ -17,7 +17,7 @@ from backstory.ledger.core.events import Fact, FactRemoved
 from backstory.ledger.core.memory import Memory, lapses
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
-from backstory.ledger.log.backlog import WaitingThread
+from backstory.ledger.log.reader import WaitingThread
 from backstory.ledger.text.tags import read_filter
 from backstory.ledger.threads.due import Due
 from backstory.projections.context import Context

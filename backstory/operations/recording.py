@@ -27,8 +27,8 @@ from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_NAME, safe_text
 from backstory.ledger.core.summaries import ThreadSummaryText, thread_summaries
 from backstory.ledger.erasure.digest import Seal, sealing
-from backstory.ledger.log.backlog import count_turns
 from backstory.ledger.log.commits import read_durable_commits
+from backstory.ledger.log.reader import count_turns
 from backstory.ledger.log.transcript_writer import TURNS_PER_COMMIT, Recorded
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.text.tags import read_tags

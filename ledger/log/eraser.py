@@ -46,8 +46,7 @@ from backstory.ledger.erasure.requests import (
     Plan,
 )
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.group_commit import PendingCommit
-from backstory.ledger.log.pipeline import CommitPipeline
+from backstory.ledger.log.pipeline import CommitPipeline, PendingCommit
 from backstory.ledger.log.reader import Reader
 
 _log = logging.getLogger(__name__)

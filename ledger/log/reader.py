@@ -3,28 +3,123 @@
 It has a state of its own, apart from the writer's, and reads as far as `EventStore.durable_head` reports. It takes no
 writer's lock and syncs nothing. So its answers may be outdated: the writer, who takes the lock first, decides again
 whatever depends on them.
+
+What it serves of a memory (`served`) lacks each fact from the moment that the fact states. The log takes such a fact
+out with a commit of its own, which may come later. memory.json stays what a replay of the log gives.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
 
+from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.commit import EMPTY, Head, hash_of
 from backstory.ledger.core.errors import CorruptLogError
-from backstory.ledger.core.events import Redacted
+from backstory.ledger.core.events import Redacted, TurnRange
 from backstory.ledger.core.memory import Fold, Memory
+from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.engines.port import EventStore
-from backstory.ledger.log.backlog import Backlog
 from backstory.ledger.log.commits import must_not_shrink, read_commits
 from backstory.ledger.log.folded.snapshot import SharedSnapshots, Snapshots
 from backstory.ledger.log.folded.state import FoldedState
-from backstory.ledger.threads.coverage import Coverage
-from backstory.ledger.threads.transcript import Transcript
+from backstory.ledger.threads.coverage import Coverage, Parked
+from backstory.ledger.threads.due import Due, Timing, due_of
+from backstory.ledger.threads.transcript import Thread, Transcript
+
+
+class ServedMemory(msgspec.Struct, frozen=True):
+    """A memory as it is served until the moment `until` (None: for ever); `hidden` facts of the log are not in it."""
+
+    memory: Memory
+    until: str | None
+    hidden: int
+
+
+class Serving:
+    """Serves the memories of one scope. Safe for threads: the newest result replaces the one before in one step.
+
+    Args:
+        clock: decides what has lapsed.
+        lapsing: called with the moment at which the next fact lapses, or at which one has, whenever that changes.
+    """
+
+    def __init__(self, clock: Clock, lapsing: Callable[[str], None] | None = None) -> None:
+        self._clock = clock
+        self._lapsing = lapsing
+        self._last: tuple[Memory, ServedMemory] = (Memory(), ServedMemory(Memory(), None, 0))
+
+    def of(self, memory: Memory) -> ServedMemory:
+        """Return a memory as it is served now; the same object as long as nothing changes."""
+        known, served = self._last
+        lapse = served.until
+        if known is not memory:
+            lapse = memory.next_lapse()
+            served = ServedMemory(memory, lapse, 0)
+        if lapse is not None and lapse <= (now := spell_moment(self._clock.now())):
+            standing = memory.standing_at(now)
+            served = ServedMemory(standing, standing.next_lapse(), len(memory.facts) - len(standing.facts))
+        if served is not self._last[1]:
+            self._last = (memory, served)
+            if lapse is not None and self._lapsing is not None:
+                self._lapsing(lapse)
+        return served
+
+
+class WaitingThread(msgspec.Struct, frozen=True):
+    """Pending and parked turns of one thread: their numbers, and when the pending ones are due."""
+
+    thread: str
+    turns: int
+    due: Due | None
+    """As `due_of`, by the times in the transcript alone."""
+    parked: tuple[tuple[Parked, int], ...]
+
+
+class Backlog:
+    """The threads of a scope with pending or parked turns. Not safe for threads."""
+
+    def __init__(self, state: FoldedState) -> None:
+        self.state = state
+        self._timing: Timing | None = None
+        self._known: dict[str, WaitingThread] = {}
+
+    def waiting(self, timing: Timing) -> list[WaitingThread]:
+        """Return the pending and parked turns of each thread, oldest thread first, as far as the state was read."""
+        touched, self.state.touched = self.state.touched, set()
+        if touched is None or timing != self._timing:
+            self._known = {}
+            touched = None
+        self._timing = timing
+        threads = self.state.transcript.threads
+        try:
+            names = threads.unsettled() if touched is None else touched
+            self.state.prepare(names)
+            for name in names:
+                # Of a thread that a tool has named, nothing may be recorded yet.
+                if (thread := threads.get(name)) is not None:
+                    self._known[name] = self._waiting(thread, timing)
+        except BaseException:
+            # The threads that were not computed have to be computed next time.
+            self.state.touched = None
+            raise
+        return [waiting for waiting in self._known.values() if waiting.turns or waiting.parked]
+
+    def _waiting(self, thread: Thread, timing: Timing) -> WaitingThread:
+        coverage = self.state.coverage
+        runs = coverage.pending(thread)
+        due = due_of(thread, runs, timing)
+        parked = tuple((item, count_turns(thread, [item.turns])) for item in coverage.parked(thread))
+        return WaitingThread(thread.name, count_turns(thread, runs), due, parked)
+
+
+def count_turns(thread: Thread, runs: Iterable[TurnRange]) -> int:
+    """Return how many turns of some runs stand."""
+    return sum(len(thread.standing(run.first, run.last)) for run in runs)
 
 
 class State(msgspec.Struct, frozen=True):

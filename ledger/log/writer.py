@@ -1,6 +1,6 @@
 """Writer of a scope: completes and decides commands, erases, and notifies listeners of what is durable.
 
-Each change goes through the loop of `stream_writer`; turns of conversations are appended by `transcript_writer`. What a
+Each change goes through the loop of `StreamWriter`; turns of conversations are appended by `transcript_writer`. What a
 writer returns is durable. Reads go to `Writer.reader`, which waits for no writer.
 """
 
@@ -37,11 +37,9 @@ from backstory.ledger.engines.port import EventStore
 from backstory.ledger.erasure.requests import Erasure, Plan
 from backstory.ledger.log.eraser import Eraser, Purge
 from backstory.ledger.log.folded.snapshot import SharedSnapshots, Snapshots
-from backstory.ledger.log.group_commit import PendingCommit
 from backstory.ledger.log.marked import Marked, leaves_marks, with_cited
-from backstory.ledger.log.pipeline import CommitPipeline
-from backstory.ledger.log.reader import Reader
-from backstory.ledger.log.served import ServedMemory, Serving
+from backstory.ledger.log.pipeline import CommitPipeline, PendingCommit
+from backstory.ledger.log.reader import Reader, ServedMemory, Serving
 from backstory.ledger.log.transcript_writer import TranscriptWriter
 from backstory.ledger.rules.decide import decide
 from backstory.ledger.rules.merge import too_late

@@ -11,8 +11,7 @@ hidden messages, answers that only call tools, upload blocks and injected memory
     conversation_file   a file of messages, each with its memory and thread
 """
 
-from backstory.ledger.messages.hidden import KeepHidden
 from backstory.ledger.messages.keeping import Kept, abridge, keep
-from backstory.ledger.messages.reading import Message, read_message
+from backstory.ledger.messages.reading import KeepHidden, Message, read_message
 
 __all__ = ["KeepHidden", "Kept", "Message", "abridge", "keep", "read_message"]

@@ -8,8 +8,7 @@ import msgspec
 
 from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_NAME, bounded_name, clip, safe_text
 from backstory.ledger.messages.reading import Message
-from backstory.ledger.text.blocks import strip_memory_blocks, strip_upload_blocks
-from backstory.ledger.text.reasoning import spoken
+from backstory.ledger.text.blocks import spoken, strip_memory_blocks, strip_upload_blocks
 
 _LONG = 1_000
 _HEAD = 600

@@ -10,8 +10,7 @@ import msgspec
 
 from backstory.ledger.core.events import TurnRange
 from backstory.ledger.core.moments import parse_moment
-from backstory.ledger.threads.coverage import Coverage, is_answered, is_quiet, last_answer, opening
-from backstory.ledger.threads.thread_coverage import Parked
+from backstory.ledger.threads.coverage import Coverage, Parked, is_answered, is_quiet, last_answer, opening
 from backstory.ledger.threads.transcript import Thread
 
 LONGEST_PAUSE = timedelta(hours=6)

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from backstory.ledger.text.blocks import strip_memory_blocks
-from backstory.projections.context.fact_lines import bracketed, inline
 from backstory.projections.context.given import GivenTurn
+from backstory.projections.context.lines import bracketed, inline
 from backstory.projections.turns.rows import TurnView
 
 EXCERPT = 250

@@ -7,9 +7,8 @@ programs, which decide where each box goes.
 
 from __future__ import annotations
 
-from backstory.projections.graph.builder import graph_of
+from backstory.projections.graph.builder import Graph, graph_of
 from backstory.projections.graph.dot import DOT_BEGINS
-from backstory.projections.graph.graph import Graph
 from backstory.projections.graph.mermaid import MERMAID_BEGINS
 from backstory.projections.graph.message_flow import MessageFlow, message_flow_of
 from backstory.projections.graph.model import Edge, FactNode, LeftOut, Node, Route, SectionNode, ThreadNode, UpdateNode

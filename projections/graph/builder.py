@@ -1,4 +1,4 @@
-"""From commits to a graph: what each event says of facts, sections and earlier updates."""
+"""Builder of a graph from commits: what each event says of facts, sections and earlier updates."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
-from backstory.projections.graph.graph import Graph
+from backstory.projections.graph.dot import dot_of
+from backstory.projections.graph.mermaid import mermaid_of
 from backstory.projections.graph.model import (
     Edge,
     FactNode,
+    GraphData,
     Kind,
     LeftOut,
     Node,
@@ -35,9 +37,23 @@ from backstory.projections.graph.model import (
     ThreadNode,
     UpdateNode,
 )
+from backstory.projections.graph.outline import outline_of
 from backstory.projections.graph.selection import Choice, Chosen, Log, choose, kinships
 from backstory.projections.history.audit import Removed
 from backstory.projections.history.views import entry, facts_of
+
+
+class Graph(GraphData, frozen=True):
+    """How facts, threads and updates hang together; `backstory.page.graph_page` draws it."""
+
+    def dot(self) -> str:
+        """Return it in the language of Graphviz, every text escaped and long ones cut."""
+        return dot_of(outline_of(self))
+
+    def mermaid(self) -> str:
+        """Return it as a flowchart of Mermaid, every text escaped and long ones cut."""
+        return mermaid_of(outline_of(self))
+
 
 _UNDOING = ("revert", "rollback")
 

@@ -15,8 +15,8 @@ from backstory.ledger.core.commit import EMPTY, Head
 from backstory.ledger.core.dedup import mark_key
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.threads.coverage import ThreadCoverage
 from backstory.ledger.threads.ranges import Ranges, overlap
-from backstory.ledger.threads.thread_coverage import ThreadCoverage
 
 VERSION = 16
 """Raise it whenever what is kept changes, such as a field of Memory or of Fact: an index of another version is none."""

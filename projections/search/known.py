@@ -13,7 +13,7 @@ import msgspec
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.log.served import ServedMemory
+from backstory.ledger.log.reader import ServedMemory
 from backstory.ledger.log.writer import Writer
 from backstory.projections.context.quotes import Said
 from backstory.projections.search.cited_facts import CitedFacts

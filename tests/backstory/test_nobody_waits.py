@@ -449,7 +449,7 @@ class _Napping(FakeClock):
 
 def test_status_takes_no_lock_that_a_record_needs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While `status` is in the middle of its work a record is made, and another status looks at it."""
-    from backstory.ledger.log.backlog import Backlog
+    from backstory.ledger.log.reader import Backlog
 
     with open_home(home) as bs:
         memory = bs.memory("ada")
@@ -471,7 +471,7 @@ def test_status_takes_no_lock_that_a_record_needs(home: Path, monkeypatch: pytes
 
 
 def test_status_works_out_again_only_what_something_came_to(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from backstory.ledger.log.backlog import Backlog
+    from backstory.ledger.log.reader import Backlog
 
     seen: list[str] = []
     worked_out = Backlog._waiting

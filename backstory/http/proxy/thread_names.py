@@ -20,7 +20,7 @@ from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.messages import Kept
 from backstory.ledger.threads.delivery.told import HINT, ThreadPlace, begin_of_question
-from backstory.ledger.threads.delivery.words import plain_words
+from backstory.ledger.threads.delivery.turn_match import plain_words
 
 _REMEMBERED = 4_096
 _MOST_CALLS = 64

@@ -14,8 +14,8 @@ from backstory.ledger.core.commit import Head
 from backstory.ledger.core.events import TurnRange
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.threads.coverage import ThreadCoverage
 from backstory.ledger.threads.ranges import Ranges
-from backstory.ledger.threads.thread_coverage import ThreadCoverage
 from backstory.ledger.threads.turn_columns import Trace
 
 

@@ -28,8 +28,7 @@ from backstory.ledger.core.moments import parse_moment
 from backstory.ledger.erasure.digest import Seal
 from backstory.ledger.text.acknowledgements import has_substance
 from backstory.ledger.threads.delivery.resend import NOTHING_KNOWN, ResendAlignment, resemble
-from backstory.ledger.threads.delivery.turn_match import Piece, Said, matches
-from backstory.ledger.threads.delivery.words import may_be_same, plain_words
+from backstory.ledger.threads.delivery.turn_match import Piece, Said, matches, may_be_same, plain_words
 from backstory.ledger.threads.transcript import Thread
 from backstory.ledger.threads.turn_columns import Trace
 

@@ -1,4 +1,8 @@
-"""Matching of messages with turns, of which erased and withdrawn ones may be passed over."""
+"""Matching of messages with turns, of which erased and withdrawn ones may be passed over.
+
+Clients strip and rewrap what was said, cut it short, and put context around a question, or take it away again, when
+they send it again. So words are compared in spite of that (`may_be_same`).
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,54 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from backstory.ledger.core.events import Turn
 from backstory.ledger.erasure.digest import Seal
-from backstory.ledger.text.reasoning import spoken
+from backstory.ledger.text.acknowledgements import has_substance
+from backstory.ledger.text.blocks import spoken
 from backstory.ledger.threads.turn_columns import Trace
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
+
+
+_CUT = ("…", "...", "[truncated]")
+_MOST_PLACES = 100
+"""Places of a text in another that are looked at."""
+
+
+def plain_words(text: str) -> str:
+    """Return a text with single spaces between its words, and none around them."""
+    return " ".join(text.split())
+
+
+def may_be_same(one: str, other: str) -> bool:
+    """Say whether two texts in plain words may be one message, spelled in two ways.
+
+    They are equal; or one is the other cut short; or one holds the other between whole words, as a question with
+    context around it. A text of no substance is looked for at the end alone.
+    """
+    if one == other:
+        return True
+    part, whole = sorted((one, other), key=len)
+    return _is_cut(one, other) or _is_cut(other, one) or (bool(part) and part in whole and _holds(whole, part))
+
+
+def _is_cut(part: str, whole: str) -> bool:
+    rest = next((part.removesuffix(mark).rstrip() for mark in _CUT if part.endswith(mark)), "")
+    return bool(rest) and whole.startswith(rest)
+
+
+def _holds(whole: str, part: str) -> bool:
+    if not has_substance(part):
+        return whole.endswith(part) and not whole[-len(part) - 1].isalnum()
+    start = -1
+    for _ in range(_MOST_PLACES):
+        start = whole.find(part, start + 1)
+        if start < 0:
+            return False
+        end = start + len(part)
+        before, after = whole[start - 1 : start], whole[end : end + 1]
+        if not (before.isalnum() and part[0].isalnum()) and not (after.isalnum() and part[-1].isalnum()):
+            return True
+    return False
 
 
 class Said(NamedTuple):

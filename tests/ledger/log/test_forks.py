@@ -29,7 +29,7 @@ from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.learning.producer import Producer
 from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.group_commit import PendingCommit
+from backstory.ledger.log.pipeline import PendingCommit
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
 from backstory.ledger.threads.due import Timing

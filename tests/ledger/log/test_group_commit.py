@@ -21,9 +21,8 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.erasure.requests import ForgetEverything
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.group_commit import GroupCommit
-from backstory.ledger.log.pipeline import _Decided
-from backstory.ledger.log.stream_writer import _MOST_OVERTAKEN
+from backstory.ledger.log.pipeline import GroupCommit, _Decided
+from backstory.ledger.log.transcript_writer import _MOST_OVERTAKEN
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
 from backstory.projections.history.replay import replay

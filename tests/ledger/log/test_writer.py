@@ -15,7 +15,7 @@ from backstory.ledger.core.events import TurnRange, UpdateFailed
 from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.log.commits import must_not_shrink
-from backstory.ledger.log.group_commit import GroupCommit
+from backstory.ledger.log.pipeline import GroupCommit
 from backstory.ledger.log.writer import Writer
 from backstory.projections.history.replay import memory_at
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory.ledger.messages import keep, read_message
-from backstory.ledger.text.reasoning import spoken
+from backstory.ledger.text.blocks import spoken
 
 ANSWER = "You live in Bergen."
 HARMONY = "<|channel|>analysis<|message|>They ask where.<|end|><|start|>assistant<|channel|>final<|message|>"

@@ -24,9 +24,8 @@ from backstory.ledger.core.events import (
     UpdateFailed,
 )
 from backstory.ledger.extraction.models.recorded import RecordedReply
-from backstory.ledger.threads.coverage import is_quiet, last_answer, opening
+from backstory.ledger.threads.coverage import Parked, is_quiet, last_answer, opening
 from backstory.ledger.threads.due import retry_at
-from backstory.ledger.threads.thread_coverage import Parked
 from backstory.ledger.threads.transcript import Thread
 from backstory.memory import MemoryHandle
 from backstory.operations import learning

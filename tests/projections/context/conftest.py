@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from vocabularies import unpack
 
-from backstory.projections.context.vocabulary import load_vocabulary
+from backstory.projections.context.counting import load_vocabulary
 
 
 @pytest.fixture(autouse=True)

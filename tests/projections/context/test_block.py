@@ -18,8 +18,7 @@ from backstory.ledger.messages import keep, read_message
 from backstory.ledger.text.blocks import strip_memory_blocks
 from backstory.projections.context.block import Context, Shares, fill
 from backstory.projections.context.counting import ESTIMATE
-from backstory.projections.context.fact_lines import SECTIONS, fact_line, section_line, summary_line
-from backstory.projections.context.prepared import prepare
+from backstory.projections.context.lines import SECTIONS, fact_line, prepare, section_line, summary_line
 
 budgets = st.sampled_from([1, 8, 20, 60, 150]) | st.integers(1, 600)
 NOTHING_LEFT_OUT = 100_000

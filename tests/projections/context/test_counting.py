@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from memories import FRAGMENTS, texts
 
 from backstory.projections.context.counting import ESTIMATE
-from backstory.projections.context.fact_lines import inline
+from backstory.projections.context.lines import inline
 
 lines = st.tuples(st.sampled_from(["- ", "- [goal | 0.90] ", "- Work: ", "Facts:", "<memory>"]), texts.map(inline)).map(
     "".join

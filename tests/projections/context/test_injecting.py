@@ -15,8 +15,7 @@ from backstory import Backstory, MemoryHandle
 from backstory.ledger.concurrency.background_load import BackgroundLoad
 from backstory.ledger.core.errors import InputError, UsageError
 from backstory.ledger.extraction.models.recorded import RecordedReply
-from backstory.projections.context.counting import ESTIMATE
-from backstory.projections.context.vocabulary import load_vocabulary
+from backstory.projections.context.counting import ESTIMATE, load_vocabulary
 
 PATIENCE = 20.0
 

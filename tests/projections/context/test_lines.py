@@ -11,7 +11,7 @@ from memories import categories, confidences, fact, memory_of, read, texts
 
 from backstory.ledger.core.events import Section
 from backstory.ledger.core.summaries import ThreadSummaryText
-from backstory.projections.context.fact_lines import fact_line, has_line, inline, section_line, summary_line
+from backstory.projections.context.lines import fact_line, has_line, inline, section_line, summary_line
 
 
 @given(text=texts)

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from vocabularies import unpack
 
-from backstory.projections.context.counting import ESTIMATE, Counter
-from backstory.projections.context.vocabulary import load_vocabulary, tokens_for
+from backstory.projections.context.counting import ESTIMATE, Counter, load_vocabulary, tokens_for
 
 PATIENCE = 20.0
 
@@ -107,7 +106,7 @@ def test_a_process_has_one_for_each_model() -> None:
 
 
 def test_counting_by_characters_never_loads_anything(bare: Path, monkeypatch: pytest.MonkeyPatch, caplog) -> None:
-    monkeypatch.setattr("backstory.projections.context.vocabulary.load_vocabulary", lambda model: 1 / 0)
+    monkeypatch.setattr("backstory.projections.context.counting.load_vocabulary", lambda model: 1 / 0)
     assert tokens_for("some-model").wait(PATIENCE) is ESTIMATE
     assert "cannot be loaded" in caplog.text
     caplog.clear()

@@ -7,7 +7,7 @@ import hashlib
 from importlib.util import find_spec
 from pathlib import Path
 
-from backstory.projections.context.vocabulary import _PUBLISHED
+from backstory.projections.context.counting import _PUBLISHED
 
 
 def unpack(name: str, folder: Path) -> Path:

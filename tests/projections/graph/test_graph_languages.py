@@ -28,8 +28,7 @@ from backstory.projections.graph import (
     UpdateNode,
 )
 from backstory.projections.graph.model import Node
-from backstory.projections.graph.outline import LOOKS, message_outline_of, outline_of
-from backstory.projections.graph.words import CUT, LINE, line, wrapped
+from backstory.projections.graph.outline import CUT, LINE, LOOKS, line, message_outline_of, outline_of, wrapped
 from backstory.projections.history.audit import Removed
 
 SVG = "{http://www.w3.org/2000/svg}"

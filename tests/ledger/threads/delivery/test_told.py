@@ -10,7 +10,7 @@ from one_thread import AT, Conversation, chat, says
 from backstory.ledger.messages import Kept
 from backstory.ledger.threads.delivery.continuing import continued
 from backstory.ledger.threads.delivery.told import HINT, Told, begin_of_exchange, place_of, unseen
-from backstory.ledger.threads.delivery.words import may_be_same
+from backstory.ledger.threads.delivery.turn_match import may_be_same
 
 TALK = (
     "I live in Bergen, by the harbour",
