@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from backstory.ledger.concurrency.jobs import Repeated
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.engines.changes import LogState, log_states
@@ -46,8 +46,10 @@ _AT_ONCE = 256
 _States = tuple[LogState | None, LogState | None]
 
 
-class LocalCopies:
+class LocalCopies(Repeated):
     """Follows the memories that have a copy in a home's folder; those in use by this process or not.
+
+    An engine that cannot be reached is asked again.
 
     Args:
         home: The home.
@@ -55,12 +57,13 @@ class LocalCopies:
         sweep_seconds: How often it compares every copy with its logs; as the engine needs it unless given.
     """
 
+    _THREAD = "backstory-copies"
+
     def __init__(
         self, home: Backstory, *, poll_seconds: float = _POLL_SECONDS, sweep_seconds: float | None = None
     ) -> None:
         tells = home.store.capabilities().changed is not None
         self._home = home
-        self._poll_seconds = poll_seconds
         self._sweep_seconds = (
             (_SWEEP_SECONDS if tells else _SWEEP_ALONE_SECONDS) if sweep_seconds is None else sweep_seconds
         )
@@ -70,35 +73,28 @@ class LocalCopies:
         """The folders of copies that could not be brought up to date."""
         self._next_sweep = 0.0
         """When to compare every copy again, by the machine's monotonic clock."""
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
+        super().__init__(poll_seconds)
 
     def start(self) -> None:
         """Begin to follow in a thread; logs that are files beside the copies need none."""
         if self._home.store.capabilities().path is None:
-            self._thread = threading.Thread(target=self.run, name="backstory-copies", daemon=True)
-            self._thread.start()
-
-    def end(self) -> None:
-        """End the thread; wait for the copy that it is writing."""
-        self._stopped.set()
-        if self._thread is not None:
-            self._thread.join()
+            with self._changed:
+                self._wake()
 
     @contextlib.contextmanager
     def following(self) -> Iterator[None]:
-        """Follow in a thread for the length of a block."""
+        """Follow in a thread for the length of a block; the thread ends after the copy that it is writing."""
         self.start()
         try:
             yield
         finally:
-            self.end()
+            self.end(None)
 
-    def run(self) -> None:
-        """Follow until `end` is called; an engine that cannot be reached is asked again."""
-        while not self._stopped.is_set():
-            self.look()
-            self._stopped.wait(self._poll_seconds)
+    def _is_wanted(self) -> bool:
+        return not self.ending
+
+    def _step(self) -> None:
+        self.look()
 
     def look(self) -> None:
         """Bring the copies of the memories that are known to have changed up to date; now and then, `sweep`."""
@@ -138,7 +134,7 @@ class LocalCopies:
 
     def _follow_folders(self, folders: Iterable[str]) -> None:
         rest = iter(folders)
-        while not self._stopped.is_set() and (some := list(islice(rest, _AT_ONCE))):
+        while not self.ending and (some := list(islice(rest, _AT_ONCE))):
             owners: dict[str, Scope] = {}
             for folder in some:
                 with self._kept_for_later(folder):
@@ -150,7 +146,7 @@ class LocalCopies:
             except BackstoryError:
                 # One of them that cannot be read must not keep the others back.
                 for folder, scope in owners.items():
-                    if self._stopped.is_set():
+                    if not self._is_wanted():
                         return
                     with self._kept_for_later(folder):
                         self._follow_owners({folder: scope})
@@ -161,7 +157,7 @@ class LocalCopies:
         states = iter(log_states(self._home.store, streams))
         for (folder, scope), now in zip(owners.items(), zip(states, states, strict=True), strict=True):
             with self._kept_for_later(folder):
-                if not self._stopped.is_set() and not self._follow(scope, now):
+                if not self.ending and not self._follow(scope, now):
                     self._again.add(folder)
 
     @contextlib.contextmanager

@@ -119,7 +119,7 @@ def create_app(
                 yield
             finally:
                 # It waits for a copy that is being written.
-                await run_in_thread(copies.end)
+                await run_in_thread(copies.end, None)
         # Not in the threads of long requests, all of which may be busy.
         await run_in_thread(bs.close)
 

@@ -54,8 +54,7 @@ class Outbox(Jobs[Key]):
         self._faults = faults
         self._limits = limits or QueueLimits()
         self._elapsed = elapsed
-        self._background = background
-        super().__init__()
+        super().__init__(workers=int(background))
 
     def renew(self) -> None:
         """Start empty, as in a forked child."""
@@ -143,8 +142,7 @@ class Outbox(Jobs[Key]):
             return
         with self._changed:
             gone = self._lines.put(queue, entry, first=first)
-            if self._background:
-                self._wake()
+            self._wake()
         self._lose(gone, "was dropped for newer ones, since the outbox is full")
 
     def _lose(self, entries: Iterable[OutboxEntry], why: str) -> None:
@@ -240,7 +238,7 @@ class Outbox(Jobs[Key]):
             if not self._lines.count:
                 return True
             wanted = self._lines.begin_round()
-            alone = not (self._background and self._wake())
+            alone = not self._wake()
         if alone:
             for key in wanted:
                 if self._lines.is_to_do(key):

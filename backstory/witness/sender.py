@@ -181,8 +181,6 @@ class HeadSender(Jobs[Batch]):
         done = False
         try:
             done = self._deliver(batch)
-        except Exception:  # noqa: BLE001 an error of a store must not end the thread
-            _log.exception("heads were not sent to the witness; the commits are safe; please report this")
         finally:
             self._settle(batch, done)
 

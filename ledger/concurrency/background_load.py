@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
+import time
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
-from backstory.ledger.concurrency.forks import start_thread
+from backstory.ledger.concurrency.jobs import Jobs
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -16,7 +16,7 @@ _GRACE_SECONDS = 0.1
 """Importing a library blocks other threads, so the load waits for the caller of `begin` to return."""
 
 
-class BackgroundLoad(Generic[_T]):
+class BackgroundLoad(Jobs[Literal[True]], Generic[_T]):
     """A value that is loaded once, in the background; safe for threads and forks. Only `wait` blocks.
 
     Args:
@@ -25,14 +25,21 @@ class BackgroundLoad(Generic[_T]):
         load: returns the value.
     """
 
+    _THREAD = "backstory-load"
+    IDLE_SECONDS = 0.0
+
     def __init__(self, what: str, until: _T, load: Callable[[], _T]) -> None:
         self._what = what
         self._value = until
         self._load = load
-        self._begun = False
-        self._mutex = threading.Lock()
-        self._over = threading.Event()
-        self._wanted = threading.Event()
+        self._over = False
+        super().__init__()
+
+    def renew(self) -> None:
+        """Begin anew in a child of this process: a thread that was loading is not there."""
+        super().renew()
+        self._at: float | None = None
+        """When to load, by the machine's monotonic clock; None before `begin`."""
 
     @property
     def value(self) -> _T:
@@ -41,35 +48,36 @@ class BackgroundLoad(Generic[_T]):
 
     def begin(self) -> None:
         """Start the load, unless it was started before."""
-        with self._mutex:
-            begun, self._begun = self._begun, True
-        if begun:
+        if self._over or self._at is not None:
             return
-        if start_thread("backstory-later", self._run) is None:
-            _log.debug("%s is not loaded: no thread can start", self._what)
-            self._over.set()
+        with self._changed:
+            self._at = self._at or time.monotonic() + _GRACE_SECONDS
+            if not self._wake():
+                _log.debug("%s is not loaded: no thread can start", self._what)
+                self._over = True
 
     def wait(self, timeout: float | None = None) -> _T:
         """Wait for the load, at most `timeout` seconds, and return the value or the fallback; 0 only begins it."""
-        if timeout != 0:
-            self._wanted.set()
         self.begin()
-        self._over.wait(timeout)
+        if timeout != 0:
+            with self._changed:
+                self._at = 0.0
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._over, timeout)
         return self._value
 
-    def _run(self) -> None:
-        self._wanted.wait(_GRACE_SECONDS)
+    def _next(self) -> tuple[float, Literal[True] | None] | None:
+        if self._over or self._at is None:
+            return None
+        left = self._at - time.monotonic()
+        return left, True if left <= 0 else None
+
+    def _run(self, _: Literal[True], /) -> None:
         try:
             self._value = self._load()
         except Exception as error:  # noqa: BLE001 a broken library must not break a prompt
             _log.warning("%s cannot be loaded, so the fallback is used: %s", self._what, error)
         finally:
-            self._over.set()
-
-    def renew(self) -> None:
-        """Begin anew in a child of this process: a thread that was loading is not there."""
-        self._mutex = threading.Lock()
-        if not self._over.is_set():
-            self._begun = False
-            self._over = threading.Event()
-            self._wanted = threading.Event()
+            with self._changed:
+                self._over = True
+                self._changed.notify_all()

@@ -16,8 +16,6 @@ from backstory.ledger.log.writer import Writer
 _log = logging.getLogger(__name__)
 
 _AFTER_FAILURE = timedelta(minutes=1)
-_LOOK_SECONDS = 30.0
-"""How long it waits at most: the clock may be set meanwhile."""
 
 
 class Expiry(Jobs[Literal[True]]):
@@ -35,8 +33,7 @@ class Expiry(Jobs[Literal[True]]):
 
     def __init__(self, clock: Clock, *, background: bool) -> None:
         self._clock = clock
-        self._background = background
-        super().__init__()
+        super().__init__(workers=int(background))
 
     def renew(self) -> None:
         """Begin anew in a forked child; the parent takes out what it was reminded of."""
@@ -49,8 +46,7 @@ class Expiry(Jobs[Literal[True]]):
             if self.ending:
                 return
             self._due[writer] = moment
-            if self._background:
-                self._wake()
+            self._wake()
 
     def run_due(self) -> int:
         """Take out everything that has lapsed by now, in this thread; returns how many commits that took."""
@@ -76,10 +72,7 @@ class Expiry(Jobs[Literal[True]]):
         waits = [(moment - now).total_seconds() for moment in moments if moment is not None]
         if self.ending or not waits:
             return None
-        return (min(*waits, _LOOK_SECONDS), None) if min(waits) > 0 else (0.0, True)
+        return min(waits), None if min(waits) > 0 else True
 
     def _run(self, _: Literal[True], /) -> None:
-        try:
-            self.run_due()
-        except Exception:  # noqa: BLE001 one memory must not end the thread
-            _log.exception("what has lapsed is hidden, and not taken out of memory yet")
+        self.run_due()

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
+from backstory.ledger.concurrency.jobs import Jobs
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.extraction.models.model import Model
 from backstory.ledger.learning.flushed import Conversation, Flush, Flushed
@@ -43,7 +43,6 @@ _log = logging.getLogger(__name__)
 
 _AFTER_FAULT = timedelta(seconds=60)
 _LOOK_AGAIN_SECONDS = 0.2
-_IDLE_SECONDS = 3600.0
 
 
 class _Judgement(msgspec.Struct):
@@ -55,7 +54,10 @@ class _Judgement(msgspec.Struct):
     urgency: Urgency | None = None
 
 
-class Producer:
+_Unjudged = dict[Conversation, _Judgement]
+
+
+class Producer(Jobs[Conversation | _Unjudged]):
     """Watches the threads of any number of scopes, and runs their updates when they are due.
 
     After `start`, `workers` background threads run the updates; without workers, `run_due` runs them in the caller's
@@ -63,8 +65,8 @@ class Producer:
     which ends with its holder. A conversation leased by another process is tried again a moment later, and delays no
     other.
 
-    A worker survives any exception of a model or a callback, and retries the conversation a minute later. In a caller's
-    own thread KeyboardInterrupt and SystemExit are passed on.
+    After any exception of a model or a callback the conversation is retried a minute later. In a caller's own thread
+    KeyboardInterrupt and SystemExit are passed on.
 
     Of several due conversations the most urgent comes first. One that has been due for `max_wait` comes before all, so
     none is overtaken for ever.
@@ -74,6 +76,8 @@ class Producer:
     A forked child keeps its own reminders. If its parent had workers, the child starts its own at its first `notice`,
     `watch` or `flush`.
     """
+
+    _THREAD = "backstory-learning"
 
     def __init__(
         self,
@@ -95,65 +99,42 @@ class Producer:
         self._timing = timing or Timing()
         self._clock = clock or SystemClock()
         self._size = workers
-        self._threads = ThreadLearner(updater, model, signals, self._timing, self._clock, summarizer, retention)
-        self._started = False
-        """Whether `start` was called."""
-        self._workers: list[threading.Thread] = []
-        """The worker threads of this process."""
-        self._inherited = False
-        """Whether all reminders come from the parent process."""
+        self._learner = ThreadLearner(updater, model, signals, self._timing, self._clock, summarizer, retention)
         self._writers: dict[Conversation, Writer] = {}
         """The writers of all conversations that wait or are worked on."""
         self._due: dict[Conversation, datetime] = {}
         self._pauses: dict[Conversation, Pause] = {}
         """The conversations parked by an outage, or waiting for an answer; only these may be due far ahead."""
-        self._requested: set[Conversation] = set()
-        """The conversations that a flush asked for: what may still be answered is learned from there, too."""
-        self._flushes: list[Flush] = []
-        self._judgements: dict[Conversation, _Judgement] = {}
-        """The urgency of conversations that were due together with others, until new turns arrive."""
-        self._busy: set[Conversation] = set()
-        self._elsewhere: dict[Conversation, float] = {}
-        """When to retry conversations leased by another process, by the machine's monotonic clock."""
-        self._changed = threading.Condition()
-        self._closing = False
+        super().__init__(workers=0)
+        self._inherited = False
+        """Whether all reminders come from the parent process."""
 
     def renew(self) -> None:
         """Begin anew in a forked child, which has none of its parent's threads, but whatever lock one of them held.
 
         Conversations that waited still wait. One that the parent works on is the parent's, until it is noticed here.
         """
-        self._changed = threading.Condition()
-        self._workers = []
+        super().renew()
         self._inherited = True
-        self._busy = set()
-        self._elsewhere = {}
-        self._judgements = {}
-        self._requested = set()
-        self._flushes = []
+        self._requested: set[Conversation] = set()
+        """The conversations that a flush asked for: what may still be answered is learned from there, too."""
+        self._flushes: list[Flush] = []
+        self._judgements: _Unjudged = {}
+        """The urgency of conversations that were due together with others, until new turns arrive."""
+        self._taken: set[Conversation] = set()
+        """The conversations that are worked on, or claimed."""
+        self._elsewhere: dict[Conversation, float] = {}
+        """When to retry conversations leased by another process, by the machine's monotonic clock."""
         # A thread of the parent may have been in the middle of noting one of them.
         self._due = {key: moment for key, moment in self._due.items() if key in self._writers}
         self._writers = {key: self._writers[key] for key in self._due}
 
     def start(self) -> None:
-        """Start the background workers."""
-        self._started = True
-        self._start_workers()
-
-    def _start_workers(self) -> None:
-        for number in range(self._size):
-            worker = threading.Thread(target=self._work, name=f"backstory-{number}", daemon=True)
-            worker.start()
-            self._workers.append(worker)
-
-    def _ensure_workers(self) -> None:
-        """Start missing workers, also in a forked child; the lock must be held."""
-        self._inherited = False
-        if self._started and not self._workers and not self._closing:
-            # No thread can start while the interpreter shuts down; `flush` then works in the caller's thread.
-            with contextlib.suppress(RuntimeError):
-                self._start_workers()
-        self._changed.notify_all()
+        """Have background workers run the updates; the first reminder starts them."""
+        with self._changed:
+            self._workers = self._size
+            if self._due:
+                self._wake()
 
     def watch(self, writer: Writer) -> bool:
         """Watch a scope: turns that are already pending are due at the times that the transcript gives.
@@ -172,7 +153,8 @@ class Producer:
                 before = self._due.get(key)
                 self._due[key] = before if before is not None and before <= now else moment
                 self._writers[key] = writer
-            self._ensure_workers()
+            self._inherited = False
+            self._wake()
         return bool(pending)
 
     def notice(self, writer: Writer, thread: str, *, immediate: bool = False) -> None:
@@ -199,7 +181,8 @@ class Producer:
                 if moment is not None:
                     self._due[key] = before if before is not None and before <= now else moment
                     self._writers[key] = writer
-                self._ensure_workers()
+                self._inherited = False
+                self._wake()
                 return
 
     def _moment(self, writer: Writer, name: str, *, immediate: bool = False) -> datetime | None:
@@ -209,7 +192,7 @@ class Producer:
     def _when(self, writer: Writer, state: State, name: str, *, immediate: bool = False) -> datetime | None:
         """Return when a thread is due, as known now."""
         key = (writer.scope, name)
-        moment, pause = self._threads.due(state, name, immediate=immediate)
+        moment, pause = self._learner.due(state, name, immediate=immediate)
         if pause is None:
             self._pauses.pop(key, None)
         else:
@@ -226,15 +209,15 @@ class Producer:
         """Return how many conversations wait and are due, how many are due later, and how many are worked on."""
         now = self._clock.now()
         with self._changed:
-            waiting = [moment <= now for key, moment in self._due.items() if key not in self._busy]
-            return sum(waiting), len(waiting) - sum(waiting), len(self._busy)
+            waiting = [moment <= now for key, moment in self._due.items() if key not in self._taken]
+            return sum(waiting), len(waiting) - sum(waiting), len(self._taken)
 
     def run_due(self) -> int:
         """Run every update that is due now, in this thread, and return their number."""
         count = 0
         elsewhere: set[Conversation] = set()
-        while not self._closing and (key := self._take(elsewhere)) is not None:
-            self._run(key)
+        while not self.ending and (key := self._take(elsewhere)) is not None:
+            self._learn(key)
             count += 1
             if key in self._elsewhere:
                 elsewhere.add(key)
@@ -258,21 +241,22 @@ class Producer:
             waiting = {
                 key for key, moment in self._due.items() if unanswered or moment <= now or not self._for_answer(key)
             }
-            flush = Flush(self._busy | waiting)
+            flush = Flush(self._taken | waiting)
             for key in waiting:
                 self._due[key] = min(self._due[key], now)
             if unanswered:
                 self._requested |= flush.wanted
             self._flushes.append(flush)
-            self._ensure_workers()
+            self._inherited = False
+            attended = not self.ending and self._wake()
         try:
-            if self._closing or not self._workers:
+            if not attended:
                 self.run_due()
                 timeout = 0.0
             with self._changed:
                 self._changed.wait_for(lambda: not any(map(self._under_way, flush.wanted)), timeout)
                 left = [key for key in flush.wanted if self._under_way(key)]
-                return flush.outcome(left, elsewhere=self._elsewhere, closed=self._closing)
+                return flush.outcome(left, elsewhere=self._elsewhere, closed=self.ending)
         finally:
             with self._changed:
                 self._flushes.remove(flush)
@@ -292,7 +276,7 @@ class Producer:
             return self.flush(timeout, unanswered=unanswered)
 
     def _under_way(self, key: Conversation) -> bool:
-        return key in self._busy or (key in self._due and self._due[key] <= self._clock.now())
+        return key in self._taken or (key in self._due and self._due[key] <= self._clock.now())
 
     def close(self, timeout: float) -> bool:
         """Flush for at most `timeout` seconds, then stop; unfinished turns stay pending on disk.
@@ -304,66 +288,43 @@ class Producer:
         """
         done = self._inherited or bool(self.drain(timeout))
         self._updater.stop()
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-        if done:
-            for worker in self._workers:
-                worker.join(timeout)
+        # What is released from here on starts no worker.
+        self._workers = 0
+        self.end(timeout if done else 0.0)
         return done
 
-    def _work(self) -> None:
-        while (key := self._wait()) is not None:
-            try:
-                self._run(key)
-            except (KeyboardInterrupt, SystemExit):
-                # A model or a callback raised it: a real signal interrupts the main thread only.
-                _log.exception(
-                    "%s, thread %s: an update asked to end the program, which no worker does; what is not learned from "
-                    "stays pending and will be tried again",
-                    *key,
-                )
-
-    def _wait(self) -> Conversation | None:
-        while True:
-            with self._changed:
-                if self._closing:
-                    return None
-                now = time.monotonic()
-                key, unjudged = self._take_locked({key for key, again in self._elsewhere.items() if again > now})
-                if key is not None:
-                    return key
-                if not unjudged:
-                    self._changed.wait(self._pause(now))
-            self._judge(unjudged)
-
-    def _pause(self, monotonic: float) -> float:
-        """Return how many seconds to wait for the next due conversation."""
-        now = self._clock.now()
+    def _next(self) -> tuple[float, Conversation | _Unjudged | None] | None:
+        if self.ending:
+            return None
+        now, monotonic = self._clock.now(), time.monotonic()
+        job = self._take_locked({key for key, again in self._elsewhere.items() if again > monotonic})
+        if job is not None:
+            return 0.0, job
         pauses = [
             max((moment - now).total_seconds(), self._elsewhere.get(key, monotonic) - monotonic)
             for key, moment in self._due.items()
-            if key not in self._busy
+            if key not in self._taken
         ]
-        return max(0.0, min([*pauses, _IDLE_SECONDS]))
+        return (min(pauses), None) if pauses else None
+
+    def _run(self, job: Conversation | _Unjudged, /) -> None:
+        self._judge(job) if isinstance(job, dict) else self._learn(job)
 
     def _take(self, excluded: Collection[Conversation]) -> Conversation | None:
         while True:
             with self._changed:
-                key, unjudged = self._take_locked(excluded)
-            if key is not None or not unjudged:
-                return key
-            self._judge(unjudged)
+                job = self._take_locked(excluded)
+            if not isinstance(job, dict):
+                return job
+            self._judge(job)
 
-    def _take_locked(
-        self, excluded: Collection[Conversation]
-    ) -> tuple[Conversation | None, dict[Conversation, _Judgement]]:
+    def _take_locked(self, excluded: Collection[Conversation]) -> Conversation | _Unjudged | None:
         """Take the next conversation; the lock must be held.
 
         A conversation that is due alone, or has been due for `max_wait`, is not judged.
 
         Returns:
-            The conversation, or None where none is due, or where the judgements returned with it must be made first.
+            The conversation, or the judgements that must be made first; None where nothing is due.
         """
         now = self._clock.now()
         debounce = timedelta(seconds=self._timing.debounce)
@@ -374,21 +335,21 @@ class Producer:
         ready = sorted(
             (moment, str(key), key)
             for key, moment in self._due.items()
-            if moment <= now and key not in self._busy and key not in excluded
+            if moment <= now and key not in self._taken and key not in excluded
         )
         if not ready:
-            return None, {}
+            return None
         earliest, _, key = ready[0]
         if len(ready) > 1 and now - earliest < timedelta(seconds=self._timing.max_wait):
             judgements = {key: self._judgements.setdefault(key, _Judgement()) for _, _, key in ready}
             unjudged = {key: judgement for key, judgement in judgements.items() if judgement.urgency is None}
             if unjudged:
-                return None, unjudged
+                return unjudged
             key = min(judgements, key=lambda key: judgements[key].urgency or Urgency.CORRECTED)
-        self._busy.add(key)
+        self._taken.add(key)
         del self._due[key]
         self._judgements.pop(key, None)
-        return key, {}
+        return key
 
     def _furthest(self, key: Conversation, moment: datetime) -> timedelta:
         """Return how far ahead a conversation can be due while the clock goes on."""
@@ -398,13 +359,13 @@ class Producer:
             return longest
         return max(longest, timedelta(seconds=self._timing.answer_wait)) if pause.for_answer else LONGEST_PAUSE
 
-    def _judge(self, unjudged: Mapping[Conversation, _Judgement]) -> None:
+    def _judge(self, unjudged: _Unjudged) -> None:
         """Judge the urgency of conversations without the lock, so that recording does not wait for it."""
         for key, judgement in unjudged.items():
             writer = self._writers.get(key)
-            judgement.urgency = Urgency.PLAIN if writer is None else self._threads.urgency(writer, key[1])
+            judgement.urgency = Urgency.PLAIN if writer is None else self._learner.urgency(writer, key[1])
 
-    def _run(self, key: Conversation) -> None:
+    def _learn(self, key: Conversation) -> None:
         scope, thread = key
         writer = self._writers[key]
         again: datetime | None = None
@@ -416,7 +377,7 @@ class Producer:
                 with writer.store.lease(writer.ledger, thread) as leased:
                     if leased:
                         requested = self._take_request(key)
-                        trouble = self._threads.learn(writer, thread, unanswered=requested)
+                        trouble = self._learner.learn(writer, thread, unanswered=requested)
                     else:
                         elsewhere, trouble = True, None
             else:
@@ -452,7 +413,7 @@ class Producer:
     def _release(self, key: Conversation, again: datetime | None, *, faulty: bool, elsewhere: bool = False) -> None:
         """Release a conversation and queue it again for `again`; after a fault it is due a minute from now."""
         with self._changed:
-            self._busy.discard(key)
+            self._taken.discard(key)
             self._elsewhere.pop(key, None)
             if faulty:
                 again = self._clock.now() + _AFTER_FAULT
@@ -468,15 +429,15 @@ class Producer:
                 self._writers.pop(key, None)
                 self._elsewhere.pop(key, None)
                 self._requested.discard(key)
-            self._changed.notify_all()
+            self._wake()
 
     @contextlib.contextmanager
     def claim(self, writer: Writer, thread: str) -> Iterator[None]:
         """Wait until no worker is busy with a conversation, and keep the workers off it inside the context."""
         key = (writer.scope, thread)
         with self._changed:
-            self._changed.wait_for(lambda: key not in self._busy)
-            self._busy.add(key)
+            self._changed.wait_for(lambda: key not in self._taken)
+            self._taken.add(key)
             self._due.pop(key, None)
             self._judgements.pop(key, None)
             self._writers[key] = writer

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from backstory.ledger.concurrency.clock import Clock
-from backstory.ledger.concurrency.forks import start_thread
+from backstory.ledger.concurrency.jobs import Repeated
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError, SealedError
 from backstory.ledger.disk.locks import polled
 from backstory.ledger.engines.nats.jetstream import JetStream, Outgoing
@@ -45,8 +45,10 @@ class Hold:
         self.tip: Tip | None = None
 
 
-class NatsHolds:
+class NatsHolds(Repeated):
     """The locks and leases of a store; `timeout` is how many seconds to wait for another holder."""
+
+    _THREAD = "backstory-nats-leases"
 
     def __init__(
         self, wire: JetStream, subjects: Subjects, reading: StreamReading, timeout: float, clock: Clock
@@ -55,20 +57,16 @@ class NatsHolds:
         self._reading = reading
         self._subjects = subjects
         self._timeout = timeout
-        self._seconds = wire.address.lease_seconds
+        self._ttl = wire.address.lease_seconds
         self._clock = clock
-        self._fresh()
+        super().__init__(self._ttl / 4)
 
-    def _fresh(self) -> None:
-        self._guard = threading.RLock()
+    def renew(self) -> None:
+        """Begin without any lock, as in a forked child: they stay the parent's."""
+        super().renew()
         self._holds: dict[str, Hold] = {}
         self._leases: dict[str, tuple[str, int]] = {}
         self._owner = os.urandom(8).hex()
-        self._renewing: threading.Event | None = None
-
-    def renew(self) -> None:
-        """Begin without any lock in a forked child: they stay the parent's."""
-        self._fresh()
 
     @contextmanager
     def among_threads(self, stream: str, timeout: float | None = None) -> Iterator[Hold]:
@@ -90,13 +88,13 @@ class NatsHolds:
             self._left(stream, hold)
 
     def _joined(self, stream: str) -> Hold:
-        with self._guard:
+        with self._changed:
             hold = self._holds.setdefault(stream, Hold())
             hold.users += 1
             return hold
 
     def _left(self, stream: str, hold: Hold) -> None:
-        with self._guard:
+        with self._changed:
             hold.users -= 1
             if not hold.users and self._holds.get(stream) is hold:
                 del self._holds[stream]
@@ -143,11 +141,11 @@ class NatsHolds:
             None if it is there; otherwise where the stream stands instead.
         """
         marker = Marker(LOCK, base.head.seq, base.head.hash, base.end, base.origin, self._owner, os.urandom(8).hex())
-        batch = [self.marker(stream, marker, base.at, self._seconds)]
+        batch = [self.marker(stream, marker, base.at, self._ttl)]
         if not base.head.seq:
             # It outlives the lock: who lists the subjects of commits, and then these, takes no lock for a commit.
             subject = self._subjects.of(EMPTY, stream)
-            batch.insert(0, Outgoing(subject, b"", "empty", ttl=self._seconds + _LISTING_SECONDS))
+            batch.insert(0, Outgoing(subject, b"", "empty", ttl=self._ttl + _LISTING_SECONDS))
         at = self._wire.publish(batch)
         now = self.load(stream) if at is None else None
         if now is not None and now.nonce == marker.nonce:
@@ -227,7 +225,7 @@ class NatsHolds:
 
     def _put_lease(self, subject: str, nonce: bytes, expected: int) -> int | None:
         """Store the message of a lease, and return its sequence; None if the lease is another's."""
-        at = self._wire.publish([Outgoing(subject, nonce, "lease", expected, self._seconds, only=True)])
+        at = self._wire.publish([Outgoing(subject, nonce, "lease", expected, self._ttl, only=True)])
         if at is None:
             # An earlier attempt of this request may have arrived.
             there = self._wire.last(jetstream_of(subject), subject)
@@ -237,31 +235,21 @@ class NatsHolds:
     # Renewal.
 
     def _keep_renewing(self) -> None:
-        with self._guard:
-            if self._renewing is None:
-                over = self._renewing = threading.Event()
-                start_thread("backstory-nats-leases", lambda: self._renew_until(over))
+        with self._changed:
+            # A store that was closed may be used again.
+            self.ending = False
+            self._wake()
 
-    def close(self) -> None:
-        """End the thread that renews."""
-        with self._guard:
-            over, self._renewing = self._renewing, None
-        if over is not None:
-            over.set()
+    def _is_wanted(self) -> bool:
+        return not self.ending and (bool(self._leases) or any(hold.tip for hold in self._holds.values()))
 
-    def _renew_until(self, over: threading.Event) -> None:
-        while not over.wait(self._seconds / 4):
-            with self._guard:
-                holds = [(stream, hold) for stream, hold in self._holds.items() if hold.tip is not None]
-            if not holds and not self._leases:
-                with self._guard:
-                    if self._renewing is over and not self._leases and not any(h.tip for h in self._holds.values()):
-                        self._renewing = None
-                        return
-            for stream, hold in holds:
-                self._renew_lock(stream, hold)
-            for key, (subject, at) in list(self._leases.items()):
-                self._renew_lease(key, subject, at)
+    def _step(self) -> None:
+        with self._changed:
+            holds = [(stream, hold) for stream, hold in self._holds.items() if hold.tip is not None]
+        for stream, hold in holds:
+            self._renew_lock(stream, hold)
+        for key, (subject, at) in list(self._leases.items()):
+            self._renew_lease(key, subject, at)
 
     def _renew_lock(self, stream: str, hold: Hold) -> None:
         with hold.publishing, suppress(BackstoryError):

@@ -458,7 +458,7 @@ class NatsStore:
 
     def close(self) -> None:
         """Close the connection and end the threads; the store can be used again."""
-        self._holds.close()
+        self._holds.end()
         self._connection.close()
 
     def _name(self, stream: str) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
-from backstory.ledger.concurrency.forks import start_thread
+from backstory.ledger.concurrency.jobs import Repeated
 
 __all__ = ["BEAT_SECONDS", "STAY_OPEN", "KeptAwake"]
 
@@ -19,48 +18,35 @@ STAY_OPEN = (
 """What a transaction says first that stays open."""
 
 
-class KeptAwake:
-    """The open transactions of one store, each by a function that says something in it."""
+class KeptAwake(Repeated):
+    """The open transactions of one store, each by a function that says something in it; the store may be used again."""
+
+    _THREAD = "backstory-postgres-locks"
 
     def __init__(self) -> None:
-        self.renew()
+        super().__init__(BEAT_SECONDS)
 
     def renew(self) -> None:
         """Keep nothing awake, in a forked child: what is open is the parent's."""
-        self._guard = threading.Lock()
+        super().renew()
         self._beats: set[Callable[[], None]] = set()
-        self._beating = False
-        self._stopped = threading.Event()
 
     def add(self, beat: Callable[[], None]) -> None:
         """Call a function every eight seconds from now on; it raises nothing."""
-        with self._guard:
+        with self._changed:
             self._beats.add(beat)
-            if self._beating:
-                return
-            self._beating = True
-        if start_thread("backstory-postgres-locks", self._keep_awake) is None:
-            self._beating = False
+            self._wake()
 
     def discard(self, beat: Callable[[], None]) -> None:
         """Call a function no more."""
-        with self._guard:
+        with self._changed:
             self._beats.discard(beat)
 
-    def close(self) -> None:
-        """End the thread, unless something is open."""
-        with self._guard:
-            if not self._beats:
-                self._stopped.set()
-                self._stopped, self._beating = threading.Event(), False
+    def _is_wanted(self) -> bool:
+        return bool(self._beats)
 
-    def _keep_awake(self) -> None:
-        stopped = self._stopped
-        while not stopped.wait(BEAT_SECONDS):
-            with self._guard:
-                beats = list(self._beats)
-                if not beats:
-                    self._beating = False
-                    return
-            for beat in beats:
-                beat()
+    def _step(self) -> None:
+        with self._changed:
+            beats = list(self._beats)
+        for beat in beats:
+            beat()

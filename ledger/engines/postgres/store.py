@@ -345,7 +345,7 @@ class PostgresStore:
 
     def close(self) -> None:
         """Close the connections; the store can be used again."""
-        self._awake.close()
+        self._awake.end()
         self._connections.close()
 
 

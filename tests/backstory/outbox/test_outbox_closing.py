@@ -63,7 +63,7 @@ def test_what_is_being_recorded_when_a_home_is_closed_is_counted_too(bs: Backsto
     assert not waiting.close(0.01)
     assert waiting._lines.find((ADA, "t")) is not None
     assert (door.waiting, kinds(bs)[LOST]) == (0, 1)
-    thread = waiting._thread
+    thread = next(iter(waiting._threads), None)
     opened.set()
     if thread is not None:
         thread.join(PATIENCE)

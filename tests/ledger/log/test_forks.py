@@ -301,10 +301,10 @@ def test_a_child_learns_by_itself_with_workers_that_it_starts_when_there_is_some
     def child() -> None:
         assert threading.active_count() == 1, "the fork itself starts nothing"
         shop.say(immediate=True)
-        assert workers_here() == ["backstory-0", "backstory-1"]
+        assert workers_here() == ["backstory-learning", "backstory-learning"]
         assert shop.asked.wait(PATIENCE), "nobody learned"
         shop.say("u", immediate=True)
-        assert workers_here() == ["backstory-0", "backstory-1"], "they are started once"
+        assert workers_here() == ["backstory-learning", "backstory-learning"], "they are started once"
         assert shop.producer.close(PATIENCE)
         assert workers_here() == []
         assert not shop.pending()
@@ -328,7 +328,7 @@ def test_the_first_thing_that_a_child_does_starts_its_workers(tmp_path: Path, fi
             "drain": lambda: shop.producer.drain(PATIENCE),
         }
         first_things[first]()
-        assert workers_here() == ["backstory-0", "backstory-1"]
+        assert workers_here() == ["backstory-learning", "backstory-learning"]
 
     assert gone_well(forked(child))
     assert shop.producer.close(PATIENCE)

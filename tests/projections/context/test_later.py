@@ -77,7 +77,7 @@ def test_where_no_thread_can_be_started_the_estimate_stays(monkeypatch: pytest.M
     monkeypatch.setattr(threading.Thread, "start", refuse)
     later = BackgroundLoad("it", "until then", lambda: "real")
     later.begin()
-    assert later._over.is_set()
+    assert later._over
     assert later.wait(PATIENCE) == "until then"
 
 

@@ -161,14 +161,14 @@ def test_to_note_a_commit_looks_at_no_file_and_renders_nothing(bench: Bench, mon
 def test_reading_starts_no_thread(bench: Bench) -> None:
     bench.writer.memory()
     bench.projector.flush(bench.writer)
-    assert bench.projector.work._thread is None
+    assert not bench.projector.work._threads
     bench.add("runs")
-    assert bench.projector.work._thread is not None
+    assert bench.projector.work._threads
 
 
 def test_closing_ends_the_thread_and_closing_again_does_nothing(bench: Bench) -> None:
     bench.add("runs")
-    thread = bench.projector.work._thread
+    thread = next(iter(bench.projector.work._threads), None)
     bench.projector.close()
     assert thread is not None
     assert not thread.is_alive()
@@ -200,7 +200,7 @@ def test_a_keeper_that_nobody_holds_any_more_ends_its_thread(tmp_path: Path) -> 
     memory = open_home(tmp_path).memory("ada")
     memory.add_fact("runs")
     memory.flush()
-    thread = memory._services.home.projector.work._thread
+    thread = next(iter(memory._services.home.projector.work._threads), None)
     assert thread is not None
     del memory
     end = time.monotonic() + PATIENCE

@@ -86,7 +86,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     yield made
     for embedding in made.all:
         embedding.close(PATIENCE)
-        assert embedding._thread is None or not embedding._thread.is_alive()
+        assert not embedding._threads or not embedding._thread.is_alive()
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -110,7 +110,7 @@ def test_what_is_wanted_is_embedded_by_and_by_in_a_thread_of_its_own(bench):
 
 def test_no_thread_is_started_before_the_first_need(bench):
     bench.add(ADA)
-    assert bench.embedding()._thread is None
+    assert not bench.embedding()._threads
 
 
 def test_to_want_something_never_waits(bench):
@@ -270,7 +270,7 @@ def test_closing_ends_it_after_the_batch_it_is_at(bench):
     assert not closing.is_alive()
     assert len(bench.embedder.read) == 16
     embedding.wanted(ADA)
-    assert embedding._thread is None
+    assert not embedding._threads
     assert texts.embedded == 16
 
 
@@ -279,7 +279,7 @@ def test_a_thread_without_work_ends_and_comes_back(bench):
     embedding = bench.embedding(idle=0.0)
     embedding.wanted(ADA)
     until(lambda: texts.embedded == 6)
-    until(lambda: embedding._thread is None)
+    until(lambda: not embedding._threads)
     texts.texts["turns"]["new"] = "a new thing"
     texts.version += 1
     embedding.wanted(ADA)
@@ -290,7 +290,7 @@ def test_what_nobody_holds_any_more_goes(bench):
     bench.add(ADA)
     embedding = BackgroundEmbedding(bench.sources.__getitem__, idle=0.0)
     embedding.wanted(ADA)
-    until(lambda: embedding._thread is None)
+    until(lambda: not embedding._threads)
     gone = weakref.ref(embedding)
     embedding = None  # type: ignore[assignment]
     until(lambda: gc.collect() >= 0 and gone() is None)
@@ -325,7 +325,7 @@ def test_catching_up_embeds_here_and_says_how_far_it_is(bench):
     told: list[tuple[int, int]] = []
     assert embedding.catch_up(ADA, progress=lambda done, total: told.append((done, total))) == reached(6, 6, 6)
     assert told == [(0, 3), (3, 3), (3, 6), (6, 6)]
-    assert embedding._thread is None
+    assert not embedding._threads
     assert embedding.catch_up(ADA) == reached(6, 6, 0)
     assert source.vectors.count("turns") == 3
 

@@ -220,7 +220,7 @@ def test_an_erasure_that_was_stopped_for_long_does_not_undo_another(
 
     def publish(self: JetStream, messages: Sequence[Outgoing]) -> int | None:
         if self is store._connection and len(messages) > 1:
-            store._holds.close()
+            store._holds.end()
             deadline = time.monotonic() + 30
             while other._holds.is_held(STREAM, other._holds.load(STREAM)):
                 assert time.monotonic() < deadline

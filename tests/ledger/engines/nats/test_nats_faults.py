@@ -236,7 +236,7 @@ def test_locks_and_leases_end_with_their_holder_and_stay_while_it_lives(engine: 
         with other.lease(STREAM, "monday") as yours:
             assert not yours
         # As if the holder were stopped: it renews nothing, and gives nothing back.
-        holder._holds.close()
+        holder._holds.end()
         engine.open().append(STREAM, lines[2], 2)
         with pytest.raises((LockTimeoutError, WrongExpectedVersionError)):
             holder.append(STREAM, lines[2], 2)

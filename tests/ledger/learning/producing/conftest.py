@@ -31,7 +31,7 @@ def started(tmp_path: Path) -> Iterator[Open]:
     yield start
     for shop in shops:
         shop.producer.close(0)
-        for worker in shop.producer._workers:
+        for worker in list(shop.producer._threads):
             worker.join(PATIENCE)
             assert not worker.is_alive()
 

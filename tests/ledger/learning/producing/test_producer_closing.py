@@ -15,7 +15,7 @@ def test_closing_learns_from_what_is_pending(started):
         shop.say(thread)
     assert shop.producer.close(PATIENCE) is True
     assert sorted(shop.asked()) == ["a", "b", "c"]
-    assert not any(worker.is_alive() for worker in shop.producer._workers)
+    assert not shop.producer._threads
 
 
 def test_closing_keeps_to_its_time_and_leaves_the_rest_pending(tmp_path, started):
@@ -25,9 +25,10 @@ def test_closing_keeps_to_its_time_and_leaves_the_rest_pending(tmp_path, started
         shop.say(thread, immediate=True)
     assert gate.entered.wait(PATIENCE)
     assert shop.producer.close(0.05) is False
+    worker = shop.producer._threads[0]
     gate.opened.set()
-    shop.producer._workers[0].join(PATIENCE)
-    assert not shop.producer._workers[0].is_alive()
+    worker.join(PATIENCE)
+    assert not worker.is_alive()
     assert shop.asked() == ["a"]
     assert shop.writer.memory().seq == 0
     assert (shop.pending("a"), shop.pending("b")) == (2, 2)
