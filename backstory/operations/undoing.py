@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -13,6 +13,7 @@ from backstory.ledger.core.commit import Cause, Commit, Head
 from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.events import FactRemoved, SummariesReceived, SummaryShared
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.moments import parse_moment
 from backstory.ledger.learning.sharing import deliver
 from backstory.operations.changing import WITH_USER
 from backstory.projections.history.preview import (
@@ -59,20 +60,15 @@ class Undoing(Operations):
         logs = services.logs(services.writer)
         seen = logs.last()
         commit = logs.commit(_to_undo(services, seq))
+        command = revert_command(commit, force=force, seen=seen)
         cleared = _cleared_with(services, commit)
         if not with_agents or not cleared:
-            undone = _revert_one(services, revert_command(commit, force=force, seen=seen), dry_run=dry_run)
+            undone = _revert_one(services, command, dry_run=dry_run)
             return msgspec.structs.replace(undone, agents=cleared)
-
-        def undo_all(*, dry_run: bool) -> UndoResult:
-            # The agents first: if this is interrupted, it can be repeated.
-            agents = tuple(_revert_agent(services, agent, force=force, dry_run=dry_run) for agent in cleared)
-            own = _revert_one(services, revert_command(commit, force=force, seen=seen), dry_run=dry_run)
-            return msgspec.structs.replace(own, agents=agents)
-
-        plan = undo_all(dry_run=True)
-        conflicts = [*plan.conflicts, *(note for agent in plan.agents if agent.undo for note in agent.undo.conflicts)]
-        return plan if dry_run or (conflicts and not force) else undo_all(dry_run=False)
+        parts = [_revert_of_agent(services, agent, force=force) for agent in cleared]
+        *theirs, own = _revert_all([*parts, (services, command)], dry_run=dry_run)
+        agents = [msgspec.structs.replace(agent, undo=undo) for agent, undo in zip(cleared, theirs, strict=True)]
+        return msgspec.structs.replace(own, agents=tuple(agents))
 
     def rollback(self, to: At, *, dry_run: bool = False) -> UndoResult:
         """Bring back the facts and sections of an earlier moment, under today's policy.
@@ -130,33 +126,54 @@ def _cleared_with(services: ScopeServices, commit: Commit) -> tuple[ClearedAgent
     return tuple(found)
 
 
-def _revert_agent(services: ScopeServices, cleared: ClearedAgent, *, force: bool, dry_run: bool) -> ClearedAgent:
+def _revert_of_agent(services: ScopeServices, cleared: ClearedAgent, *, force: bool) -> tuple[ScopeServices, Revert]:
+    """Return the revert, in an agent's memory, of the clear that went with its user's."""
     writer = next(writer for writer in services.agents() if writer.scope.agent == cleared.agent)
     agent = msgspec.structs.replace(services, own=writer, users=None, expected=None, key=None)
     logs = services.logs(writer)
-    command = revert_command(logs.commit(cleared.seq), force=force, seen=logs.last())
-    undone = _revert(agent, command, dry_run=True)
-    if not dry_run and undone.events:
-        undone = _revert(agent, command, dry_run=False)
-    return msgspec.structs.replace(cleared, undo=undone)
+    return agent, revert_command(logs.commit(cleared.seq), force=force, seen=logs.last())
 
 
 def _revert_one(services: ScopeServices, command: Revert, *, dry_run: bool) -> UndoResult:
-    force = command.force
+    """Revert one commit, and the sections of the user's memory that it shared."""
     if services.users is None or not any(isinstance(event, SummaryShared) for event in command.events):
         return _revert(services, command, dry_run=dry_run)
     users = msgspec.structs.replace(services, own=services.users, users=None, expected=None)
     if not dry_run:
         deliver(services.writer)
     received = _revert_of_sections(users, services.scope.agent, command)
-    plan = _revert(services, command, dry_run=True)
-    theirs = None if received is None else _revert(users, received, dry_run=True)
-    if not dry_run and (force or not plan.conflicts):
-        # The user's memory first: if this is interrupted, it can be repeated.
-        if received is not None and theirs is not None and theirs.events:
-            theirs = _revert(users, received, dry_run=False)
-        plan = _revert(services, command, dry_run=False)
-    return msgspec.structs.replace(plan, users=theirs)
+    parts = [] if received is None else [(users, received)]
+    *theirs, own = _revert_all([*parts, (services, command)], dry_run=dry_run)
+    return msgspec.structs.replace(own, users=theirs[0] if theirs else None)
+
+
+def _revert_all(parts: Sequence[tuple[ScopeServices, Revert]], *, dry_run: bool) -> list[UndoResult]:
+    """Revert commits of several memories, all of them or none.
+
+    The memory that was asked about comes last: if this is interrupted, it can be repeated. Where another writer causes
+    a conflict meanwhile, what was undone by then is put back.
+    """
+    results = [_revert(services, command, dry_run=True) for services, command in parts]
+    if dry_run or any(plan.conflicts and not command.force for plan, (_, command) in zip(results, parts, strict=True)):
+        return results
+    for number, (services, command) in enumerate(parts):
+        if not results[number].events and number < len(parts) - 1:
+            continue
+        results[number] = _revert(services, command, dry_run=False)
+        if results[number].commit is None:
+            for place, (other, _) in enumerate(parts[:number]):
+                results[place] = _put_back(other, results[place])
+            break
+    return results
+
+
+def _put_back(services: ScopeServices, undone: UndoResult) -> UndoResult:
+    """Revert a revert; return its result as if it had been a dry run."""
+    if undone.commit is None:
+        return undone
+    again = revert_command(services.logs(services.writer).commit(undone.commit), force=True)
+    _revert(services, again, dry_run=False)
+    return msgspec.structs.replace(undone, commit=None)
 
 
 def _revert_of_sections(users: ScopeServices, agent: str | None, command: Revert) -> Revert | None:
@@ -186,7 +203,7 @@ def _undo(
     *,
     dry_run: bool,
 ) -> UndoResult:
-    """Plan an undo on the newest head, and commit it there unless it is a dry run or conflicts."""
+    """Plan an undo on the newest head, and commit it there, at the same moment, unless it is a dry run or conflicts."""
     writer = services.writer
     if not dry_run:
         services = services.with_policy_in_force()
@@ -194,10 +211,13 @@ def _undo(
     def undo(head: Head) -> UndoResult:
         memory = writer.memory()
         erased = memory.barriers.get("redaction", 0) > (cause.target or 0)
-        plan = preview(memory, writer.dated(command), services.commits(writer) if erased else ())
+        dated = writer.dated(command)
+        plan = preview(memory, dated, services.commits(writer) if erased else ())
         if dry_run or (plan.conflicts and not cause.force):
             return plan
-        commit = writer.commit(command, cause, expected=services.expected or head.hash)
+        # At the moment of the plan: what lapses in between would be in one of them alone.
+        at = parse_moment(dated.at)
+        commit = writer.commit(command, cause, at=at, expected=services.expected or head.hash)
         return msgspec.structs.replace(plan, commit=commit.seq, events=commit.events)
 
     return services.on_newest(undo)
