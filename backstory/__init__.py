@@ -106,9 +106,9 @@ if TYPE_CHECKING:
     from backstory.projections.history.views import Revision as Revision
     from backstory.projections.history.views import SectionChange as SectionChange
     from backstory.projections.index.builder import IndexProgress as IndexProgress
-    from backstory.projections.index.model_usage import DayUsage as DayUsage
-    from backstory.projections.index.model_usage import ModelUsage as ModelUsage
     from backstory.projections.index.timeline import CommitTime as CommitTime
+    from backstory.projections.index.timeline import DayUsage as DayUsage
+    from backstory.projections.index.timeline import ModelUsage as ModelUsage
     from backstory.projections.index.timeline import Timeline as Timeline
     from backstory.projections.index.timeline import TimelineBucket as TimelineBucket
     from backstory.projections.integrity.stream_check import Problem as Problem
@@ -195,7 +195,7 @@ projections.history.refusals Refusal WhyNot
 projections.history.section_audit SectionHistoryItem WhySection
 projections.history.times At When
 projections.index.builder IndexProgress
-projections.index.model_usage DayUsage ModelUsage
+projections.index.timeline DayUsage ModelUsage
 projections.index.timeline CommitTime Timeline TimelineBucket
 projections.integrity.stream_check Problem
 projections.integrity.verify Verification

@@ -16,10 +16,9 @@ from backstory.operations.changing import Changing
 from backstory.operations.document_access import DocumentAccess
 from backstory.operations.explaining import Explaining
 from backstory.operations.forgetting import Forgetting
-from backstory.operations.learning import Learning
+from backstory.operations.learning import Learning, Reextracting
 from backstory.operations.reading import Reading
 from backstory.operations.recording import Recording
-from backstory.operations.reextraction import Reextracting
 from backstory.operations.search import Searching
 from backstory.operations.undoing import Undoing
 from backstory.operations.verification import Verifying

@@ -16,7 +16,7 @@ from backstory.ledger.core.policy import same_category
 from backstory.ledger.core.summaries import thread_summaries
 from backstory.memory import MemoryHandle
 from backstory.open_files import translate_verbs
-from backstory.operations.importing.document import import_document
+from backstory.operations.importing import import_document
 from backstory.projections.context import Context, last_words
 from backstory.projections.context.lines import CLOSING, OPENING
 from backstory.projections.document.document import document_of

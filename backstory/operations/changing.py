@@ -34,7 +34,7 @@ from backstory.ledger.core.policy import PolicyValue, check_policy, read_categor
 from backstory.ledger.core.sanitize import MAX_FACT, MAX_NAME, safe_text
 from backstory.ledger.text.tags import read_attributes, read_tags
 from backstory.operations.by_hand import changed_fact, commit_change, gone, must_be_live
-from backstory.operations.importing.document import import_document
+from backstory.operations.importing import import_document
 from backstory.projections.document.document import Document, document_of
 from backstory.results import FactChange, ImportedDocument, PolicyResult
 from backstory.services.named import read_policy
@@ -330,7 +330,7 @@ class Changing(Operations):
             InputError: The format is not known, or the file is damaged. Nothing is kept of it.
             UsageError: Conversations cannot replace a memory.
         """
-        from backstory.operations.importing.file import FileImport, Wanted
+        from backstory.operations.importing import FileImport, Wanted
 
         wanted = Wanted(format_name, of_user, replace, dry_run, read_tags(tags))
         return FileImport(self._services, path, wanted, progress or (lambda _done, _total: None)).run()

@@ -23,10 +23,9 @@ from backstory.projections.history.section_audit import WhySection, why_section
 from backstory.projections.history.times import At, When
 from backstory.projections.history.views import Diff, LogEntry, diff, entry
 from backstory.projections.index.index import ScopeIndex
-from backstory.projections.index.model_usage import ModelUsage
-from backstory.projections.index.timeline import Timeline
+from backstory.projections.index.timeline import ModelUsage, Timeline
+from backstory.projections.what_if.counterfactual import WhatIfRun, decide_again, overrides_for
 from backstory.projections.what_if.needed import ExplainedRefusal, refusals_of
-from backstory.projections.what_if.what_if import WhatIfRun, decide_again, overrides_for
 from backstory.results import WhatIf
 from backstory.services.named import must_know, read_policy
 from backstory.services.services import Operations, Progress, ScopeServices

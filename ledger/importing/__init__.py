@@ -1,6 +1,6 @@
 """Importing: reads memories of other programs. May import `core`, `text` and `messages`.
 
-`document` reads parsed values, `json_file` reads JSON from disk, `deerflow` (with `deerflow_paths` and `fact_file`)
+`document` reads parsed values, `json_file` reads JSON from disk, `deerflow` (with `deerflow_paths`)
 reads the folders of DeerFlow, and `formats` the files of other tools; `changes` computes what a host changed in a
 document.
 """

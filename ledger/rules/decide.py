@@ -7,8 +7,7 @@ Where each command is decided:
 
     Extract                          merge; it calls screening, then admission
     AddFact, EditFact, RemoveFact    by_hand; a tool's facts are screened as a model's
-    ImportDocument                   document_import
-    SaveDocument                     document_save
+    ImportDocument, SaveDocument     document
     Revert, RollBack                 undo
     Expire                           review
     Summarize                        core.summaries
@@ -50,8 +49,7 @@ from backstory.ledger.core.policy import check_policy
 from backstory.ledger.core.summaries import sum_up
 from backstory.ledger.rules.admission import sweep
 from backstory.ledger.rules.by_hand import add_fact, edit_fact, remove_fact
-from backstory.ledger.rules.document_import import import_document
-from backstory.ledger.rules.document_save import save_document
+from backstory.ledger.rules.document import import_document, save_document
 from backstory.ledger.rules.merge import merge_update
 from backstory.ledger.rules.ranking import Ranking
 from backstory.ledger.rules.review import expiry

@@ -27,13 +27,12 @@ from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import must_belong
 from backstory.ledger.threads import ranges
 from backstory.ledger.threads.turn_columns import Trace
-from backstory.projections.history.refusals import statement_of
+from backstory.projections.derived_files import DamagedError
+from backstory.projections.history.refusals import BLOCK as REFUSALS
+from backstory.projections.history.refusals import RefusalBlock, statement_of
 from backstory.projections.history.views import facts_of
 from backstory.projections.index.kv import ChecksummedKV
-from backstory.projections.index.model_usage import UsageCount, usage_key
 from backstory.projections.index.periods import Period, keys_of
-from backstory.projections.index.refusal_words import BLOCK as REFUSALS
-from backstory.projections.index.refusal_words import RefusalBlock
 from backstory.projections.index.schema import (
     LAST,
     Checkpoint,
@@ -49,8 +48,7 @@ from backstory.projections.index.schema import (
     pack,
     saying,
 )
-from backstory.projections.index.timeline import BLOCK, OpenBlock, TimelineBlock
-from backstory.projections.sqlite_file import DamagedError
+from backstory.projections.index.timeline import BLOCK, OpenBlock, TimelineBlock, UsageCount, usage_key
 
 IndexProgress = Callable[[int, int], None]
 """Called with the bytes taken in and their total."""

@@ -26,13 +26,13 @@ from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.folded.snapshot import Origin, Place, RecordedLines, ThreadSnapshot
 from backstory.ledger.threads.ranges import Ranges
+from backstory.projections.derived_files import DamagedError
 from backstory.projections.history.refusals import Refused
 from backstory.projections.history.replay import Moment
 from backstory.projections.index import questions
 from backstory.projections.index.builder import IndexProgress
 from backstory.projections.index.comparing import differences
 from backstory.projections.index.index_file import SMALL_BYTES, IndexFile, IndexSnapshot
-from backstory.projections.index.model_usage import DayUsage, ModelUsage, UsageCount
 from backstory.projections.index.questions import Around
 from backstory.projections.index.schema import (
     SAYING_BYTES,
@@ -43,9 +43,8 @@ from backstory.projections.index.schema import (
     number_in,
     saying,
 )
-from backstory.projections.index.timeline import Timeline, TimelineBlock, timeline
+from backstory.projections.index.timeline import DayUsage, ModelUsage, Timeline, TimelineBlock, UsageCount, timeline
 from backstory.projections.read_model import ReadModel
-from backstory.projections.sqlite_file import DamagedError
 
 _AT_ONCE = 64
 _WIDEST = 64

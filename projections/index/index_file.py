@@ -29,11 +29,19 @@ from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.disk.files import translated
 from backstory.ledger.engines.looks import looks_at
 from backstory.ledger.engines.port import EventStore, Record, StreamLook
-from backstory.projections.derived_lock import LOCK, KeptError, derived_lock
+from backstory.projections.derived_files import (
+    LOCK,
+    DamagedError,
+    KeptError,
+    UnusableError,
+    classified,
+    derived_lock,
+    remove,
+    replacing,
+)
 from backstory.projections.index.builder import IndexBuilder, IndexProgress, StaleError
 from backstory.projections.index.kv import ChecksummedKV
 from backstory.projections.index.schema import NOTHING, IndexPosition, StreamPosition, Table, ThreadState, named
-from backstory.projections.sqlite_file import DamagedError, UnusableError, classified, remove, replacing
 
 _log = logging.getLogger(__name__)
 

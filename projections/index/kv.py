@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backstory.projections.sqlite_file import DamagedError, connect
+from backstory.projections.derived_files import DamagedError, connect
 
 if TYPE_CHECKING:
     import sqlite3

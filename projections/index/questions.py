@@ -14,12 +14,12 @@ from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
 from backstory.ledger.log.folded.snapshot import Origin, Place, RecordedLine, RecordedLines
 from backstory.ledger.threads.turn_columns import Trace
-from backstory.projections.history.refusals import Refused
+from backstory.projections.derived_files import DamagedError
+from backstory.projections.history.refusals import RefusalBlock, Refused, resembling
 from backstory.projections.history.replay import Moment
 from backstory.projections.index.builder import BORN
 from backstory.projections.index.index_file import IndexSnapshot
 from backstory.projections.index.periods import Period, ended_by, ranges_of
-from backstory.projections.index.refusal_words import RefusalBlock, resembling
 from backstory.projections.index.schema import (
     LAST,
     Checkpoint,
@@ -33,7 +33,6 @@ from backstory.projections.index.schema import (
     number,
     number_in,
 )
-from backstory.projections.sqlite_file import DamagedError
 
 MOST_NAMED = 100
 _checkpoint = msgspec.msgpack.Decoder(Checkpoint)

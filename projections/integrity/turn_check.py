@@ -16,7 +16,7 @@ import msgspec
 
 from backstory.ledger.core.commit import UNREADABLE, Commit, head_of
 from backstory.ledger.core.events import Erased, TurnRange, TurnRecorded, TurnRestored, TurnSuperseded, UpdateFailed
-from backstory.projections.integrity.ledger.ledger_check import NOT_OURS
+from backstory.projections.integrity.ledger_check import NOT_OURS
 from backstory.projections.integrity.stream_check import StreamCheck
 
 _EVENTS: Mapping[str, frozenset[type]] = MappingProxyType(

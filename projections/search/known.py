@@ -16,6 +16,7 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.log.reader import ServedMemory
 from backstory.ledger.log.writer import Writer
 from backstory.projections.context.quotes import Said
+from backstory.projections.derived_files import DamagedError
 from backstory.projections.search.cited_facts import CitedFacts
 from backstory.projections.search.corpus import Change, Facts, Turns, fact_entry
 from backstory.projections.search.fact_changes import FactChanges
@@ -24,7 +25,6 @@ from backstory.projections.search.fusion import Fused
 from backstory.projections.search.lexical.entry import Entry, Worth
 from backstory.projections.search.results import Explanation, Hit
 from backstory.projections.search.similarity import Similarity
-from backstory.projections.sqlite_file import DamagedError
 from backstory.projections.turns import TurnFollower, TurnView
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from backstory.ledger.disk.files import translated
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.writer import Writer
 from backstory.projections.context.quotes import Said
-from backstory.projections.derived_lock import delete_derived
+from backstory.projections.derived_files import DamagedError, delete_derived
 from backstory.projections.history.replay import replay
 from backstory.projections.read_model import ReadModel
 from backstory.projections.search.corpus import Turns, fact_entry
@@ -38,7 +38,6 @@ from backstory.projections.search.results import Found
 from backstory.projections.search.vectors.passages import Passage, passages
 from backstory.projections.search.vectors.scope_vectors import erase_vectors
 from backstory.projections.search.vectors.semantic import SemanticSearch
-from backstory.projections.sqlite_file import DamagedError
 from backstory.projections.turns import TurnFollower, TurnView
 
 WORDS = "words.index"

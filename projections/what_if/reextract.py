@@ -24,16 +24,65 @@ from backstory.ledger.core.events import (
     UpdateProposed,
 )
 from backstory.ledger.core.memory import Fold, Memory
-from backstory.ledger.extraction.models.model import Model
+from backstory.ledger.extraction.models.model import Answer, Model, Prompt, usage_of
 from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.learning.updater import Job, Updater
 from backstory.ledger.log.commits import read_durable_commits
 from backstory.ledger.log.writer import Writer
+from backstory.ledger.text.tokens import estimate_tokens
 from backstory.ledger.threads.transcript import Thread
-from backstory.projections.what_if.alignment import Alignment
-from backstory.projections.what_if.call_budget import BudgetExceededError
 from backstory.projections.what_if.counterfactual import Counterfactual, is_torn
-from backstory.projections.what_if.in_memory_scope import InMemoryScope
+from backstory.projections.what_if.in_memory_scope import Alignment, InMemoryScope
+
+
+class BudgetExceededError(BaseException):
+    """The budget is used up; like KeyboardInterrupt it ends the run, because the updater retries model errors."""
+
+
+class BudgetedModel(Model):
+    """A model that counts its calls and tokens, failed calls included, and refuses calls that exceed a limit.
+
+    Tokens are counted by the server, or estimated where it reports none. A failed call counts the tokens of its prompt.
+    """
+
+    def __init__(self, model: Model, *, max_calls: int | None = None, max_tokens: int | None = None) -> None:
+        self._model = model
+        self._max_calls = max_calls
+        self._max_tokens = max_tokens
+        self.calls = self.tokens_in = self.tokens_out = 0
+        self.last_error = ""
+        """The message of the last failed call."""
+
+    @property
+    def name(self) -> str:
+        """The name of the wrapped model."""
+        return self._model.name
+
+    def ask(self, prompt: Prompt) -> Answer:
+        """Answer the prompt with one call.
+
+        Raises:
+            BudgetExceededError: no calls are left, or the prompt alone exceeds the tokens that are left.
+            ModelUnavailableError, ModelRejectedError: as the model.
+        """
+        size = estimate_tokens(prompt.system) + estimate_tokens(prompt.user)
+        if self._max_calls is not None and self.calls >= self._max_calls:
+            raise BudgetExceededError
+        if self._max_tokens is not None and self.tokens_in + self.tokens_out + size > self._max_tokens:
+            raise BudgetExceededError
+        self.calls += 1
+        self.tokens_in += size
+        try:
+            answer = self._model.ask(prompt)
+        except Exception as error:
+            self.last_error = str(error)
+            raise
+        # The model caller rejects a result of another type.
+        if isinstance(answer, Answer) and isinstance(answer.text, str):
+            usage = usage_of(answer)
+            self.tokens_in += 0 if usage.input is None else usage.input - size
+            self.tokens_out += estimate_tokens(answer.text) if usage.output is None else usage.output
+        return answer
 
 
 class UpdateCounts(msgspec.Struct, frozen=True):

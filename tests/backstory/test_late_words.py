@@ -14,7 +14,7 @@ from backstory.ledger.core.events import CandidateRejected, UpdateProposed
 from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.log.commits import read_commits
 from backstory.memory import MemoryHandle
-from backstory.projections.what_if.what_if import decide_again
+from backstory.projections.what_if.counterfactual import decide_again
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -41,7 +41,7 @@ from backstory.ledger.log.commits import read_commits
 from backstory.ledger.rules.review import fragmented
 from backstory.projections.document.document import render
 from backstory.projections.history.replay import memory_at, replay
-from backstory.projections.what_if.what_if import decide_again
+from backstory.projections.what_if.counterfactual import decide_again
 from backstory.results import Extracted
 
 pytestmark = pytest.mark.timeout(400)

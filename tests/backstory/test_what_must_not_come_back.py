@@ -18,7 +18,7 @@ from backstory.ledger.core.memory import MOST_MARKS, Fold, Memory
 from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.log.commits import read_commits
 from backstory.memory import MemoryHandle
-from backstory.projections.what_if.what_if import decide_again
+from backstory.projections.what_if.counterfactual import decide_again
 
 TEXTS = ("Lives in Oslo", "Drinks green tea", "喜欢 Rust", "Plays chess on Sundays")
 SAYS = ("I live in Oslo again", "I drink green tea!", "我又喜欢 Rust 了", "On Sundays I play chess")

@@ -24,7 +24,7 @@ from exports import (
     write,
 )
 
-from backstory.operations.importing import file as file_import
+from backstory.operations import importing as file_import
 from backstory.operations.recording import Intake
 
 SAMPLES: dict[str, tuple[object, str, int]] = {

@@ -32,8 +32,7 @@ from backstory.projections.graph import Graph, MessageFlow
 from backstory.projections.history.audit import Why
 from backstory.projections.history.section_audit import WhySection
 from backstory.projections.history.views import Diff, LogEntry
-from backstory.projections.index.model_usage import ModelUsage
-from backstory.projections.index.timeline import Timeline
+from backstory.projections.index.timeline import ModelUsage, Timeline
 from backstory.projections.integrity.verify import Verification
 from backstory.results import WhatIf
 from backstory.services.named import read_policy

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from backstory.projections.sqlite_file import DamagedError, UnusableError
+from backstory.projections.derived_files import DamagedError, UnusableError
 
 _MAGIC = b"bswords1"
 _FIXED = len(_MAGIC) + 8

@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from backstory.projections.derived_files import DamagedError
 from backstory.projections.search.lexical.column_file import Numbers
 from backstory.projections.search.lexical.places import StoredPlaces
-from backstory.projections.sqlite_file import DamagedError
 from backstory.projections.turns import Origin, TurnView
 
 Flags: TypeAlias = NDArray[np.bool_]

@@ -22,14 +22,21 @@ from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.engines.port import EventStore
-from backstory.projections.derived_lock import LOCK, KeptError, delete_derived, derived_lock
+from backstory.projections.derived_files import (
+    LOCK,
+    DamagedError,
+    KeptError,
+    UnusableError,
+    delete_derived,
+    derived_lock,
+    replacing,
+)
 from backstory.projections.search.cited_facts import CitedFacts, CitedState
 from backstory.projections.search.corpus import Turns
 from backstory.projections.search.lexical.column_file import ColumnFile, write_columns
 from backstory.projections.search.lexical.index import LexicalIndex
 from backstory.projections.search.lexical.places import StoredPlaces
 from backstory.projections.search.on_disk.stored_turns import StoredTurns, TurnsHead, columns_of
-from backstory.projections.sqlite_file import DamagedError, UnusableError, replacing
 
 _log = logging.getLogger(__name__)
 

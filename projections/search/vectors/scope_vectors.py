@@ -21,11 +21,11 @@ import msgspec
 
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import ModelError, ModelUnavailableError, StoreError
+from backstory.projections.derived_files import UnusableError
 from backstory.projections.search.lexical.entry import Scored
 from backstory.projections.search.vectors.embedder import Embedder, Floats, packed, passages_by, query_by
 from backstory.projections.search.vectors.passages import Passage
 from backstory.projections.search.vectors.vector_file import Kept, Made, Row, Stamp, VectorFile
-from backstory.projections.sqlite_file import UnusableError
 
 if TYPE_CHECKING:
     from backstory.projections.search.vectors.vector_space import Ident, VectorSpace

@@ -25,7 +25,7 @@ from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.ledger.disk.files import sync, sync_folder, translated, write_whole
 from backstory.ledger.disk.locks import FileLocks, Lease, lease
-from backstory.projections.sqlite_file import DamagedError, UnusableError, classified, connect, remove, replacing
+from backstory.projections.derived_files import DamagedError, UnusableError, classified, connect, remove, replacing
 
 if TYPE_CHECKING:
     import sqlite3

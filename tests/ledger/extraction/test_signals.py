@@ -13,9 +13,8 @@ from sentences import NOT_SHOWN, SHOWN, lines
 
 from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.core.events import Turn
-from backstory.ledger.extraction import statements as clerk
-from backstory.ledger.extraction.signals import SIGNALS, Signals, load_signals
-from backstory.ledger.extraction.statements import statements
+from backstory.ledger.extraction import signals as clerk
+from backstory.ledger.extraction.signals import SIGNALS, Signals, load_signals, statements
 from backstory.ledger.text.acknowledgements import is_acknowledgement
 
 _TO_TRADITIONAL = str.maketrans(dict(zip(clerk._SIMPLIFIED, clerk._TRADITIONAL, strict=True)))

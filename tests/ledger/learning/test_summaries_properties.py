@@ -18,7 +18,7 @@ from backstory.ledger.core.summaries import SummaryKey, live_summaries, overlapp
 from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.projections.document.document import render
 from backstory.projections.history.replay import replay
-from backstory.projections.what_if.what_if import decide_again
+from backstory.projections.what_if.counterfactual import decide_again
 
 THREADS = ("t", "1-2/t")
 

@@ -23,7 +23,7 @@ from backstory.ledger.core.events import (
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.importing import changes_since, read_document
 from backstory.ledger.rules.decide import decide
-from backstory.projections.what_if.what_if import decide_again
+from backstory.projections.what_if.counterfactual import decide_again
 
 ROOMY = Policy(max_facts=100, fact_confidence_threshold=0, dedup_key="exact")
 

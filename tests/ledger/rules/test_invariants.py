@@ -39,7 +39,7 @@ from backstory.ledger.core.events import (
 from backstory.ledger.core.memory import Fold, Memory, evolve
 from backstory.ledger.rules.decide import RULES, decide
 from backstory.ledger.rules.undo import plan_revert
-from backstory.projections.what_if.what_if import decide_again
+from backstory.projections.what_if.counterfactual import decide_again
 
 
 def said(memory: Memory) -> tuple[object, object]:

@@ -14,7 +14,7 @@ from backstory.ledger.core.events import Access, Fact, FactRemoved
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.rules.ranking import Ranking
-from backstory.projections.what_if.what_if import decide_again
+from backstory.projections.what_if.counterfactual import decide_again
 
 HYBRID = Policy(fact_eviction_policy="hybrid", eviction_correction_reserved_max=0)
 

@@ -22,7 +22,7 @@ from backstory.ledger.extraction.models.recorded import read_replies
 from backstory.memory import MemoryHandle
 from backstory.projections.document.document import render
 from backstory.projections.turns import TurnView
-from backstory.projections.what_if.what_if import decide_again
+from backstory.projections.what_if.counterfactual import decide_again
 from backstory.results import WhatIf
 
 _DATA = os.environ.get("BACKSTORY_DATA")

@@ -15,9 +15,8 @@ from backstory import MemoryHandle
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.events import FactRemoved
 from backstory.ledger.extraction.models.recorded import RecordedReply
-from backstory.projections.history.refusals import statement_of, terms_of
+from backstory.projections.history.refusals import RefusalBlock, resembling, statement_of, terms_of
 from backstory.projections.index import builder
-from backstory.projections.index.refusal_words import RefusalBlock, resembling
 
 WORDS = ("tea", "Tea.", "rain", "Oslo", "绿茶", "喜欢绿茶", "the", "…", "2026-03-12", "Åse", "naïve")
 texts = st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join)

@@ -32,8 +32,7 @@ from backstory.ledger.core.policy import POLICY_KEYS, Policy, PolicyValue
 from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 from backstory.projections.document.document import render
-from backstory.projections.what_if.counterfactual import Counterfactual
-from backstory.projections.what_if.what_if import decide_again, overrides_for
+from backstory.projections.what_if.counterfactual import Counterfactual, decide_again, overrides_for
 
 WORK = "user.workContext"
 

@@ -35,15 +35,15 @@ from backstory.ledger.log.folded.snapshot import Place
 from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.transcript import Transcript
 from backstory.ledger.threads.turn_columns import Trace
+from backstory.projections.derived_files import DamagedError
+from backstory.projections.history.refusals import RefusalBlock
 from backstory.projections.history.replay import memories_when, memory_at
 from backstory.projections.history.views import concerns
 from backstory.projections.index.builder import IndexBuilder
 from backstory.projections.index.index import Around, ScopeIndex
 from backstory.projections.index.index_file import IndexFile
 from backstory.projections.index.kv import ChecksummedKV
-from backstory.projections.index.model_usage import DayUsage, ModelUsage, UsageCount
 from backstory.projections.index.periods import Period
-from backstory.projections.index.refusal_words import RefusalBlock
 from backstory.projections.index.schema import (
     VERSION,
     Checkpoint,
@@ -56,8 +56,15 @@ from backstory.projections.index.schema import (
     name_of,
     named,
 )
-from backstory.projections.index.timeline import CommitTime, Timeline, TimelineBlock, TimelineBucket
-from backstory.projections.sqlite_file import DamagedError
+from backstory.projections.index.timeline import (
+    CommitTime,
+    DayUsage,
+    ModelUsage,
+    Timeline,
+    TimelineBlock,
+    TimelineBucket,
+    UsageCount,
+)
 
 ADA = Scope("ada")
 

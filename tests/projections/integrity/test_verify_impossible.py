@@ -42,7 +42,7 @@ from backstory.ledger.core.kinds import LedgerCauseKind, words_of
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.projections.history.replay import replay
-from backstory.projections.integrity.ledger.allowed import EVENTS
+from backstory.projections.integrity.invariants import EVENTS
 from backstory.projections.integrity.verify import verify
 from backstory.testing.lines import AT, erase, offsets, turn
 

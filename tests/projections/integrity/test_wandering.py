@@ -18,7 +18,7 @@ from backstory.ledger.core.scope import LEDGER
 from backstory.ledger.log.commits import read_commits
 from backstory.projections.document.document import render
 from backstory.projections.history.replay import replay
-from backstory.projections.what_if.what_if import decide_again
+from backstory.projections.what_if.counterfactual import decide_again
 
 pytestmark = pytest.mark.slow  # servers and processes: more than an inner loop needs
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from sizes import examples
 
+from backstory.projections.derived_files import DamagedError, replacing
 from backstory.projections.search.lexical import index as lexical
 from backstory.projections.search.lexical.column_file import ColumnFile, write_columns
 from backstory.projections.search.lexical.entry import Entry, key_at, place_of
 from backstory.projections.search.lexical.index import LexicalIndex
 from backstory.projections.search.lexical.lazy_filter import StoredFilter
 from backstory.projections.search.lexical.places import StoredPlaces
-from backstory.projections.sqlite_file import DamagedError, replacing
 
 WORDS = st.lists(st.sampled_from(["tea", "cup", "violin", "jump", "cat", "茶叶", "Ben"]), max_size=6).map(" ".join)
 QUERIES = ("tea", "violin cup ben", "茶", "jmup violn anna March 2026")

@@ -11,8 +11,8 @@ import pytest
 from fakes import PATIENCE
 
 from backstory.ledger.core.errors import LockTimeoutError
+from backstory.projections.derived_files import UnusableError, connect
 from backstory.projections.search.vectors.vector_file import Made, Row, VectorFile
-from backstory.projections.sqlite_file import UnusableError, connect
 
 SIZE = 4
 

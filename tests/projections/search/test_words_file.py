@@ -21,7 +21,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
-from backstory.projections import derived_lock
+from backstory.projections import derived_files
 from backstory.projections.search import known
 from backstory.projections.search.corpus import Turns
 from backstory.projections.search.query import WORDS, Search, delete_stale_words
@@ -337,12 +337,12 @@ def test_where_the_folder_cannot_be_written_it_stays_in_memory(tmp_path: Path) -
 def test_an_erasure_waits_for_who_writes_the_file_and_says_whom_it_waited_for(
     memory: MemoryHandle, bs: Backstory
 ) -> None:
-    lock = words(bs).with_name(derived_lock.LOCK)
+    lock = words(bs).with_name(derived_files.LOCK)
     with lock.open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(LockTimeoutError, match=r"index\.lock is held"):
-            derived_lock.delete_derived(words(bs), 0.0)
-    derived_lock.delete_derived(words(bs), 0.0)
+            derived_files.delete_derived(words(bs), 0.0)
+    derived_files.delete_derived(words(bs), 0.0)
     assert not words(bs).exists()
 
 

@@ -48,10 +48,8 @@ from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.core.summaries import SummaryKey
 from backstory.ledger.rules.admission import given_id, is_reserved
 from backstory.ledger.rules.merge import FIRST_MERGED
-from backstory.projections.integrity.ledger.allowed import CHANGES, EVENTS, REASONS, UNDO
-from backstory.projections.integrity.ledger.dedup_keys import DedupKeys
-from backstory.projections.integrity.ledger.later import LaterReferences
-from backstory.projections.integrity.stream_check import StreamCheck
+from backstory.projections.integrity.invariants import CHANGES, EVENTS, REASONS, UNDO, DedupKeys
+from backstory.projections.integrity.stream_check import LaterReferences, StreamCheck
 
 NOT_OURS = "its hash is valid, but no rule writes such a commit"
 """The end of each message of an impossible commit."""
