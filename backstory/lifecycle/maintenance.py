@@ -35,7 +35,7 @@ from backstory.projections.integrity.log_check import Differing, examine_logs
 from backstory.projections.integrity.remedies import Check, some
 from backstory.projections.integrity.repair import DerivedIndex, repair
 from backstory.projections.integrity.verify import INDEX
-from backstory.witness.health import examine_witness
+from backstory.witness.witness import examine_witness
 
 _log = logging.getLogger(__name__)
 

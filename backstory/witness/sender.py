@@ -1,8 +1,8 @@
 """Head sender: sends the newest heads of a home's scopes to the witness in a background thread.
 
 A commit only notes its scope. The thread of the home gathers notes for a moment, so that a burst of commits is one
-line, and sends one batch for all noted scopes. A batch that fails stays noted; it is retried a few times with growing
-pauses, then once a minute, and at exit. Only the newest heads are sent, since each hash covers all commits before it.
+line, and sends one batch for all noted scopes. A batch that fails stays noted; it is retried twice with growing pauses,
+then once a minute, and at exit. Only the newest heads are sent, since each hash covers all commits before it.
 Nothing here blocks a commit or makes it fail.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -38,8 +38,8 @@ DELAY_SECONDS = 0.5
 AGAIN_SECONDS = 60.0
 """Pause after a batch whose retries all failed."""
 
-_ATTEMPTS = 3
-_PAUSE_SECONDS = (1.0, 8.0)
+_RETRY_SECONDS = (1.0, 2.0)
+"""Pauses before the retries of a batch; an outage is reported after the last of them."""
 _MOST_SCOPES = 1_000
 _READERS_SECONDS = 2.0
 """Time that a process waits at exit for heads of other processes."""
@@ -141,15 +141,13 @@ class HeadSender(Jobs[Batch]):
         """When to send them, by the machine's monotonic clock."""
         self._begun = 0
         """The number of the last started batch."""
-        self._failed = 0
+        self._failed = -1
         """The number of the last failed batch."""
         self._wanted = 0
         """The batch that a flush waits for; up to it there are no delays and no retries."""
         self._sending = False
-        self._out = False
-        """Whether the last batch failed."""
-        self._logged = False
-        """Whether the present outage was logged."""
+        self._failures = 0
+        """How often the destination has failed since it last took a batch, up to the one that is reported."""
 
     # Noting.
 
@@ -185,7 +183,7 @@ class HeadSender(Jobs[Batch]):
             self._settle(batch, done)
 
     def _next(self) -> tuple[float, Batch | None] | None:
-        if not self._noted or (self.ending and self._out and not self._is_wanted()):
+        if not self._noted or (self.ending and self._failed == self._begun and not self._is_wanted()):
             return None
         left = 0.0 if self.ending or self._is_wanted() else self._ready_at - time.monotonic()
         return left, self._take() if left <= 0 else None
@@ -201,29 +199,26 @@ class HeadSender(Jobs[Batch]):
     def _is_wanted(self) -> bool:
         return self._begun < self._wanted
 
-    def _is_tried_once(self) -> bool:
-        """Whether a flush waits for the batch that is being sent, or for the one after it."""
-        return self.ending or self._begun <= self._wanted
-
     def _settle(self, batch: Batch, done: bool) -> None:
         with self._changed:
             self._sending = False
-            self._out = not done
+            pause = self._delay
             if not done:
                 self._failed = self._begun
                 for scope, head in batch.items():
                     self._put(scope, self._noted.get(scope) or head)
-            self._ready_at = time.monotonic() + (self._delay if done else self._again)
+                retried = 0 < self._failures <= len(_RETRY_SECONDS)
+                pause = _RETRY_SECONDS[self._failures - 1] if retried else self._again
+            self._ready_at = time.monotonic() + pause
             self._changed.notify_all()
 
     # Flushing.
 
-    def flush(self, timeout: float, *, for_others: float | None = None) -> bool:
+    def flush(self, timeout: float) -> bool:
         """Send all noted heads now.
 
         Args:
             timeout: Maximum seconds to wait.
-            for_others: Maximum seconds if all notes are about commits of other processes.
 
         Returns:
             Whether the destination has the newest heads of all open scopes.
@@ -232,8 +227,6 @@ class HeadSender(Jobs[Batch]):
         with self._changed:
             for scope in list(self._watched):
                 self._put(scope, None)
-            if for_others is not None and not any(self._noted.values()) and not self._sending:
-                end = min(end, time.monotonic() + for_others)
             while self._noted or self._sending:
                 wanted = self._wanted = self._begun + 1
                 if not self._wake():
@@ -252,7 +245,9 @@ class HeadSender(Jobs[Batch]):
 
     def close(self, timeout: float) -> bool:
         """Flush and end the thread; wait at most 2 seconds for heads of other processes."""
-        done = self.flush(timeout, for_others=_READERS_SECONDS)
+        with self._changed:
+            ours = self._sending or any(self._noted.values())
+        done = self.flush(timeout if ours else min(timeout, _READERS_SECONDS))
         self.end()
         return done
 
@@ -299,42 +294,32 @@ class HeadSender(Jobs[Batch]):
         return ledger, transcript
 
     def _send(self, heads: Mapping[Scope, tuple[Head, Head]]) -> bool:
-        from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
-
         at = spell_moment(self._clock.now())
         lines = b"".join(msgspec.json.encode(WitnessLine.of(scope, *pair, at)) + b"\n" for scope, pair in heads.items())
-        low, high = _PAUSE_SECONDS
-        retrying = Retrying(
-            stop=lambda state: self._is_tried_once() or bool(stop_after_attempt(_ATTEMPTS)(state)),
-            wait=wait_exponential(multiplier=low, max=high),
-            retry=retry_if_exception_type(WitnessError),
-            sleep=self._pause,
-            reraise=True,
-        )
         try:
-            retrying(self._destination.append, lines)
+            self._destination.append(lines)
         except Exception as error:  # noqa: BLE001 an error of a destination must not end the thread
-            with self._busy:
-                self._report(error, heads)
+            last = len(_RETRY_SECONDS) + 1
+            known, hurried = self._failures == last, self.ending or self._begun <= self._wanted
+            self._failures = last if hurried else min(self._failures + 1, last)
+            if self._failures == last:
+                with self._busy:
+                    self._report(error, heads, log=not known)
             return False
-        self._logged = False
+        self._failures = 0
         with self._busy:
             for scope, (ledger, transcript) in heads.items():
                 self._sent.put(scope, ledger, transcript)
                 self._faults.recovered(scope, _DOING)
         return True
 
-    def _pause(self, seconds: float) -> None:
-        with self._changed:
-            self._changed.wait_for(self._is_tried_once, seconds)
-
-    def _report(self, error: Exception, heads: Mapping[Scope, tuple[Head, Head]]) -> None:
-        """Count an outage in each scope, and log it once."""
+    def _report(self, error: Exception, scopes: Iterable[Scope], *, log: bool) -> None:
+        """Count an outage in each scope, and log it once at most."""
         if isinstance(error, WitnessError):
             kind, detail = error.kind, f"{error}; the commits are safe, and their head is sent later"
         else:
             kind, detail = type(error).__name__, "the commits are safe; please report this"
             _log.debug("the witness failed unexpectedly", exc_info=error)
-        for scope in heads:
-            self._faults.count(scope, _DOING, kind, detail, log=not self._logged)
-            self._logged = True
+        for scope in scopes:
+            self._faults.count(scope, _DOING, kind, detail, log=log)
+            log = False

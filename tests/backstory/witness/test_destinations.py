@@ -266,7 +266,7 @@ def test_the_doctor_says_of_a_witness_apart_that_verify_reads_it(
     witness = tmp_path / "heads.jsonl"
     with open_home(tmp_path / "home", witness=str(witness)) as bs:
         bs.memory(USER).add_fact("runs")
-    monkeypatch.setattr("backstory.witness.health._are_together", lambda *_: False)
+    monkeypatch.setattr("backstory.witness.witness._are_together", lambda *_: False)
     assert "`verify --all`" in examine(tmp_path / "home", str(witness))[1]
 
 

@@ -241,15 +241,32 @@ def test_an_outage_is_made_good_without_a_further_commit(make: Callable[..., Ben
 def test_an_outage_is_tried_a_few_times_and_then_left_for_a_while(
     make: Callable[..., Bench], memo: Memo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slept: list[float] = []
-    monkeypatch.setattr("backstory.witness.sender.HeadSender._pause", lambda _, seconds: slept.append(seconds))
+    monkeypatch.setattr("backstory.witness.sender._RETRY_SECONDS", (0.001, 0.002))
     bench = make(delay=0.001)
     memo.fails = True
     bench.add("runs")
-    until(lambda: bench.faults.of(SCOPE))
-    assert (memo.tried, slept) == (3, [1.0, 2.0])
+    until(lambda: bench.sender._ready_at - time.monotonic() > NEVER / 2)
+    assert (memo.tried, bench.faults.of(SCOPE)[0].count) == (3, 1)
     bench.add("swims")
     assert memo.tried == 3
+
+
+def test_an_outage_that_passes_at_a_retry_is_no_fault(
+    make: Callable[..., Bench], memo: Memo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make(delay=0.001)
+    monkeypatch.setattr("backstory.witness.sender._RETRY_SECONDS", (0.001, 0.002))
+    real = memo.append
+
+    def fails_twice(lines: bytes) -> None:
+        memo.fails = memo.tried < 2
+        real(lines)
+
+    monkeypatch.setattr(memo, "append", fails_twice)
+    bench.add("runs")
+    until(lambda: memo.seqs)
+    assert (memo.tried, memo.seqs) == (3, [[2]])
+    assert bench.faults.of(SCOPE) == ()
 
 
 def test_an_outage_of_many_memories_is_logged_once_and_counted_in_each(
