@@ -274,8 +274,9 @@ class Backstory(MemoriesOfHome):
                 return False
         if self.store.head(writer.ledger).seq == 0:
             return True
-        done = self._services.projector.flush(writer)
-        self._services.states(scope).follow()
+        state = self._services.states(scope)
+        done = state.document.flush()
+        state.follow()
         return done
 
     def must_learn(self) -> None:

@@ -16,7 +16,8 @@ from backstory.ledger.engines.port import EventStore
 from backstory.ledger.learning.expiry import Expiry
 from backstory.ledger.log.writer import Listener, Salts, Writer
 from backstory.projections.context import Blocks, ScopeBlocks
-from backstory.projections.document.fact_use import FactUse
+from backstory.projections.document.fact_use import FactUse, ScopeUse
+from backstory.projections.document.projector import DocumentProjector, ScopeDocument
 from backstory.projections.index.builder import IndexProgress
 from backstory.projections.index.index import ScopeIndex
 from backstory.projections.index.keyed_commits import KeyedCommits
@@ -92,11 +93,26 @@ class ScopeState:
         self.cool()
         if "writer" in self.__dict__:
             self.writer.renew()
+        for model in self._models(made=True):
+            model.renew()
 
     def _replace_locks(self) -> None:
         self.making = threading.RLock()
         self.adding = threading.Lock()
         """For a caller that looks whether a turn is there and then adds it."""
+
+    @_Part
+    def document(self) -> ScopeDocument:
+        """memory.json, as it follows the commits."""
+        return self.home.projector.of(
+            self.scope, self.home.document(self.scope), lambda: self.writer, lambda: self.index
+        )
+
+    @_Part
+    def use(self) -> ScopeUse:
+        """Which facts were used of late."""
+        home = self.home
+        return ScopeUse(home.usage, home.document(self.scope).with_name("access.json"), lambda: self.writer)
 
     @_Part
     def writer(self) -> Writer:
@@ -216,6 +232,7 @@ class ScopeStates:
         salts: The salts that commits carry.
         policy: The policy values that configuration states.
         listeners: Get each commit.
+        projector: Writes each memory.json.
         blocks: How context blocks are made.
         searches: What searches share.
         usage: Tracks which facts are used.
@@ -236,6 +253,7 @@ class ScopeStates:
         salts: Salts,
         policy: Mapping[str, PolicyValue],
         listeners: Sequence[Listener],
+        projector: DocumentProjector,
         blocks: Blocks,
         searches: SearchServices,
         usage: FactUse,
@@ -247,6 +265,7 @@ class ScopeStates:
         progress: IndexProgress | None,
     ) -> None:
         self.store = store
+        self.projector = projector
         self.blocks = blocks
         self.searches = searches
         self.usage = usage
@@ -310,7 +329,7 @@ class ScopeStates:
         users = None
         if self._shares_sections and state.scope.agent is not None:
             users = self(Scope(state.scope.user)).writer
-        writer = self._writer(state, self._listeners, users)
+        writer = self._writer(state, (state.document.note, *self._listeners), users)
         for watch in self._watches:
             watch(writer)
         return writer
@@ -331,7 +350,7 @@ class ScopeStates:
             listeners=listeners,
             snapshots=state.index,
             purge=lambda _: state.purge(),
-            heat=lambda: self.usage.of(scope),
+            heat=state.use.facts,
             users=users,
             shared=self.shared,
             lapsing=self._expiry.note if listeners else None,

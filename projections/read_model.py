@@ -15,6 +15,9 @@ class ReadModel:
     def start_over(self) -> None:
         """Drop what is held in memory, without waiting, because the logs may be others than those that were read."""
 
+    def renew(self) -> None:
+        """Begin anew in a forked child, where no thread of the parent runs."""
+
     def purge(self) -> None:
         """Drop what is held in memory and delete what is on disk, before content is erased.
 

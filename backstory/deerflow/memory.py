@@ -136,7 +136,7 @@ class HostedMemory(MemoryHandle):
         )
         newly = state.blocks.newly_used(context.facts, own.clock.now())
         if newly:
-            self._services.home.usage.touch(own, newly)
+            state.use.touch(newly)
         return _without_tags(context)
 
     def _said_last(self, thread: str, most: int) -> list[dict[str, str]]:

@@ -28,7 +28,6 @@ from backstory.outbox.outbox import Outbox
 from backstory.projections.document.fact_use import FactUse
 from backstory.projections.document.projector import DocumentProjector
 from backstory.projections.index.builder import IndexProgress
-from backstory.projections.index.index import ScopeIndex
 from backstory.projections.search.query import Search
 from backstory.projections.search.services import SearchServices
 from backstory.projections.search.vectors.packaged_model import UNRELATED, PackagedEmbedder
@@ -125,11 +124,6 @@ def assemble(
         state = state_of(scope)
         return None if state is None else state.search
 
-    def index_of(scope: Scope) -> ScopeIndex:
-        state = state_of(scope)
-        path = document(scope).with_name("index.sqlite")
-        return ScopeIndex(store, scope, path, progress=progress) if state is None else state.index
-
     searches = SearchServices(
         document,
         search_of,
@@ -145,14 +139,9 @@ def assemble(
 
         witness = Witness(settings.witness, store, document, faults, clock)
     projector = DocumentProjector(
-        store,
-        document,
-        lambda scope, moment: index_of(scope).memories_when(moment),
-        index=index_of,
-        share=None if shared is None else shared.keep,
-        lock_timeout=settings.file_lock_timeout_seconds,
+        store, share=None if shared is None else shared.keep, lock_timeout=settings.file_lock_timeout_seconds
     )
-    usage = FactUse(document, clock)
+    usage = FactUse(clock)
     expiry = Expiry(clock, background=background)
     blocks = blocks_of(settings, None if chosen is None else chosen.name)
     states = ScopeStates(
@@ -161,15 +150,14 @@ def assemble(
         clock=clock,
         salts=salts,
         policy=policy_values(loaded),
-        listeners=(projector.note, *(() if witness is None else (witness.sender.note,)), *listeners),
-        watches=(projector.watch, *(() if witness is None else (witness.sender.watch,))),
+        listeners=(*(() if witness is None else (witness.sender.note,)), *listeners),
+        watches=() if witness is None else (witness.sender.watch,),
+        projector=projector,
         blocks=blocks,
         searches=searches,
         usage=usage,
         purges=(
             *(() if shared is None else (lambda writer: shared.erase(writer.scope),)),
-            lambda writer: projector.purge(writer.scope),
-            lambda writer: usage.purge(writer.scope, writer),
             faults.purge,
         ),
         shared=shared,

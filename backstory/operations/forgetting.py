@@ -151,7 +151,7 @@ def _erase(services: ScopeServices, writer: Writer, request: Erasure, *, dry_run
         _let_in(services, writer)
     expected = services.expected if writer is services.own else None
     commit, plan = writer.forget(request, actor=services.actor, expected=expected)
-    services.home.projector.flush_document(writer)
+    services.home.states(writer.scope).document.flush_document()
     return commit.seq, plan
 
 

@@ -283,11 +283,11 @@ class Learning(Operations):
         end = time.monotonic() + timeout
         learned = not_learned(home, [services.writer]) if home.producer is None else home.producer.flush(timeout)
         _tidy(services)
-        home.usage.flush(services.reading())
-        shown = home.projector.flush(services.writer)
+        home.states(services.reading().scope).use.flush()
+        shown = services.state.document.flush()
         if services.users is not None:
             # What was learned of this agent may have written the user's sections.
-            shown = home.projector.flush(services.users) and shown
+            shown = home.states(services.users.scope).document.flush() and shown
         if home.witness is not None:
             home.witness.sender.flush(max(0.0, end - time.monotonic()))
         behind = f"{home.document(services.scope)} could not be written, see the log: it follows with the next commit"

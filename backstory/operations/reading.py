@@ -141,7 +141,7 @@ class Reading(Operations):
         Returns:
             The document.
         """
-        self._services.home.projector.flush_if_free(self._services.reading())
+        self._services.home.states(self._services.reading().scope).document.flush_if_free()
         return document_of(self._services.memory())
 
     def facts(
@@ -355,9 +355,9 @@ class Reading(Operations):
             How many of them are live.
         """
         own, users = parted(fact_ids)
-        usage, beside = self._services.home.usage, self._services.beside()
-        warmed = usage.touch(self._services.reading(), own)
-        return warmed if beside is None else warmed + usage.touch(beside, users)
+        states, beside = self._services.home.states, self._services.beside()
+        warmed = states(self._services.reading().scope).use.touch(own)
+        return warmed if beside is None else warmed + states(beside.scope).use.touch(users)
 
     def status(self) -> Status:
         """Return where the memory stands: its head, what is pending or parked, and recent faults.

@@ -202,7 +202,7 @@ class Searching(Operations):
             for writer in (reading, beside):
                 ids = [hit.id for hit in found if writer is not None and hit.owner in (None, writer.scope)]
                 if writer is not None and ids:
-                    services.home.usage.touch(writer, ids)
+                    services.home.states(writer.scope).use.touch(ids)
         return found
 
     def embed(self, *, timeout: float | None = None, progress: Callable[[int, int], None] | None = None) -> Embedded:

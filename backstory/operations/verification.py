@@ -135,7 +135,7 @@ class Verifying(Operations):
         differing = services.logs(writer).differs()
         if not differing:
             with contextlib.suppress(CorruptLogError):
-                services.home.projector.flush_if_free(writer)
+                services.home.states(writer.scope).document.flush_if_free()
         found = verify_scope(
             writer.store,
             services.scope,

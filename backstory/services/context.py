@@ -81,7 +81,7 @@ def context(
     own, users = parted(lines.newly_used(block.facts, writer.clock.now()))
     for used, newly in ((writer, own), (services.beside(), users)):
         if newly and used is not None:
-            services.home.usage.touch(used, newly)
+            services.home.states(used.scope).use.touch(newly)
     if not block.text:
         return block
     head, beside = services.head_at(writer, memory.seq), services.beside()

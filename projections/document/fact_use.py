@@ -29,15 +29,15 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.disk.files import lock_beside, put_in_place, read_json, translated, unfinished
 from backstory.ledger.disk.locks import FileLocks
 from backstory.ledger.log.writer import Writer
+from backstory.projections.read_model import ReadModel
 
 _log = logging.getLogger(__name__)
 
 _EVERY_SECONDS = 5.0
 _PATIENCE_SECONDS = 1.0
 _TRIES = 3
-_KEPT = 1024
 _MOST_UNWRITTEN = 256
-"""The most scopes whose uses wait to be written: each keeps its writer, with all that was read of it."""
+"""The most memories whose uses wait to be written: each is kept, with all that was read of it."""
 _AT_ONCE = 2
 _DAY_SECONDS = 86_400.0
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)
@@ -53,92 +53,110 @@ class _File(msgspec.Struct, frozen=True):
     facts: dict[str, Access]
 
 
-class _State:
-    """The usage of one scope."""
-
-    def __init__(self, now: datetime) -> None:
-        self.facts: dict[str, Access] = {}
-        self.seen: tuple[int, ...] | None = None
-        """The stamp of the file that was read last."""
-        self.written = now
-        self.half_life = _HALF_LIFE
-        self.warned = False
-
-
 class FactUse:
-    """Tracks the usage of the facts of each scope; safe for threads, processes and forks.
+    """What the usages of a home's memories share; safe for threads, processes and forks.
 
     Args:
-        document: returns the path of a scope's memory.json.
         clock: the time of uses.
-        every: the fewest seconds between two writes of a file, unless `flush` is called.
+        every: the fewest seconds between two writes of a file, unless `ScopeUse.flush` is called.
         patience: how many seconds to wait for another process's lock.
     """
 
-    def __init__(
-        self,
-        document: Callable[[Scope], Path],
-        clock: Clock,
-        *,
-        every: float = _EVERY_SECONDS,
-        patience: float = _PATIENCE_SECONDS,
-    ) -> None:
-        self._document = document
-        self._clock = clock
-        self._every = every
-        self._locks = FileLocks(patience, SystemClock())
-        self._mutex = threading.Lock()
-        self._states: dict[Scope, _State] = {}
-        self._unwritten: dict[Scope, Writer] = {}
-        """The writers of the scopes with uses that are not written yet; what waits for longest comes first."""
+    def __init__(self, clock: Clock, *, every: float = _EVERY_SECONDS, patience: float = _PATIENCE_SECONDS) -> None:
+        self.clock = clock
+        self.every = every
+        self.locks = FileLocks(patience, SystemClock())
+        self.renew()
 
-    def touch(self, writer: Writer, fact_ids: Iterable[str]) -> int:
+    def renew(self) -> None:
+        """Begin anew in a child of this process; what is not written is the parent's to write."""
+        self.mutex = threading.Lock()
+        self.unwritten: dict[ScopeUse, None] = {}
+        """The memories with uses that are not written yet; what waits for longest comes first."""
+
+    def close(self) -> None:
+        """Write the pending uses of all memories."""
+        with self.mutex:
+            unwritten = list(self.unwritten)
+        for use in unwritten:
+            use.flush()
+        self.locks.close()
+
+
+class ScopeUse(ReadModel):
+    """The usage of the facts of one memory.
+
+    Args:
+        home: what all memories of the home share.
+        path: the path of access.json.
+        writer: returns the memory's writer.
+    """
+
+    def __init__(self, home: FactUse, path: Path, writer: Callable[[], Writer]) -> None:
+        self._home = home
+        self._path = path
+        self._writer = writer
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin anew in a child of this process."""
+        self._facts: dict[str, Access] = {}
+        self._seen: tuple[int, ...] | None = None
+        """The stamp of the file that was read last."""
+        self._written = self._home.clock.now()
+        self._half_life = _HALF_LIFE
+        self._warned = False
+
+    def touch(self, fact_ids: Iterable[str]) -> int:
         """Count one use of each live fact, and return how many of the ids are live."""
-        memory = writer.memory()
+        home, memory = self._home, self._writer().memory()
         used = [fact_id for fact_id in dict.fromkeys(fact_ids) if fact_id in memory.facts]
         if not used:
             return 0
-        now = self._clock.now()
-        with self._mutex:
-            state = self._state(writer.scope)
-            state.half_life = memory.policy.eviction_access_half_life_days
+        now = home.clock.now()
+        with home.mutex:
+            self._read()
+            self._half_life = memory.policy.eviction_access_half_life_days
             at = spell_moment(now)
             for fact_id in used:
-                before = state.facts.get(fact_id)
-                left = 0.0 if before is None else _left(before, at, state.half_life)
-                state.facts[fact_id] = Access(round(left + 1, 6), at)
-            self._unwritten[writer.scope] = writer
-            # Of another scope, too: its user may not come again, and its writer must not be kept for that.
-            due = [each for each in [writer, *islice(self._unwritten.values(), _AT_ONCE)] if self._is_due(each, now)]
+                before = self._facts.get(fact_id)
+                left = 0.0 if before is None else _left(before, at, self._half_life)
+                self._facts[fact_id] = Access(round(left + 1, 6), at)
+            home.unwritten[self] = None
+            # Of another memory, too: its user may not come again, and its writer must not be kept for that.
+            due = [each for each in [self, *islice(home.unwritten, _AT_ONCE)] if each.is_due(now)]
         for each in dict.fromkeys(due):
             # Reading a prompt's block must not wait for the file's lock.
-            self.flush(each, wait=False)
-        with self._mutex:
+            each.flush(wait=False)
+        with home.mutex:
             # Where nothing can be written.
-            while len(self._unwritten) > _MOST_UNWRITTEN:
-                del self._unwritten[next(iter(self._unwritten))]
+            while len(home.unwritten) > _MOST_UNWRITTEN:
+                del home.unwritten[next(iter(home.unwritten))]
         return len(used)
 
-    def _is_due(self, writer: Writer, now: datetime) -> bool:
-        if len(self._unwritten) > _MOST_UNWRITTEN:
+    def is_due(self, now: datetime) -> bool:
+        """Whether the pending uses are to be written now."""
+        if len(self._home.unwritten) > _MOST_UNWRITTEN:
             return True
-        return abs((now - self._states[writer.scope].written).total_seconds()) >= self._every
+        return abs((now - self._written).total_seconds()) >= self._home.every
 
-    def of(self, scope: Scope) -> dict[str, Access]:
-        """Return the usage of a scope's facts by id, including what other processes have written."""
-        with self._mutex:
-            return dict(self._state(scope).facts)
+    def facts(self) -> dict[str, Access]:
+        """Return the usage of the facts by id, including what other processes have written."""
+        with self._home.mutex:
+            self._read()
+            return dict(self._facts)
 
-    def flush(self, writer: Writer, *, wait: bool = True) -> None:
+    def flush(self, *, wait: bool = True) -> None:
         """Write the pending uses; without `wait`, skip the write while another process holds the lock."""
-        scope = writer.scope
-        with self._mutex:
-            if self._unwritten.pop(scope, None) is None:
+        home, scope = self._home, self._writer().scope
+        with home.mutex:
+            if self not in home.unwritten:
                 return
-            self._unwritten[scope] = writer
-            self._state(scope).written = self._clock.now()
+            del home.unwritten[self]
+            home.unwritten[self] = None
+            self._written = home.clock.now()
         try:
-            if any(self._write(writer, wait=wait) for _ in range(_TRIES)):
+            if any(self._write(wait=wait) for _ in range(_TRIES)):
                 return
             _log.debug("access.json of %s is written later, because its memory keeps changing", scope)
         except LockTimeoutError as error:
@@ -147,99 +165,67 @@ class FactUse:
         except (BackstoryError, OSError) as error:
             self._warn(scope, error)
 
-    def close(self) -> None:
-        """Write the pending uses of all scopes."""
-        with self._mutex:
-            writers = list(self._unwritten.values())
-        for writer in writers:
-            self.flush(writer)
-        self._locks.close()
-
-    def purge(self, scope: Scope, writer: Writer | None = None) -> None:
-        """Remove access.json; with a writer, the next flush writes the usage of the facts that are live then.
-
-        The caller holds the ledger's lock.
-
-        Raises:
-            StoreError: the file cannot be removed.
-            LockTimeoutError: another process holds its lock.
-        """
-        path = self._path(scope)
+    def purge(self) -> None:
+        """Remove access.json; the next flush writes the usage of the facts that are live then."""
+        home, path = self._home, self._path
         if not path.exists() and not unfinished(path).exists():
             return
-        with self._locks.held(lock_beside(path)), translated(path, "remove"):
-            with self._mutex:
-                self._state(scope).seen = None
-                self._unwritten.pop(scope, None)
-                if writer is not None:
-                    self._unwritten[scope] = writer
+        with home.locks.held(lock_beside(path)), translated(path, "remove"):
+            with home.mutex:
+                self._read()
+                self._seen = None
+                home.unwritten.pop(self, None)
+                home.unwritten[self] = None
             for file in (path, unfinished(path)):
                 file.unlink(missing_ok=True)
 
-    def _write(self, writer: Writer, *, wait: bool) -> bool:
+    def _write(self, *, wait: bool) -> bool:
         """Merge with the file and write it; return False where memory has changed meanwhile."""
+        home, path, writer = self._home, self._path, self._writer()
         memory, head = writer.reader.standing()
         if head.seq == 0:
             # The memory was removed. The lock of the file would make its folder again.
-            with self._mutex:
-                self._states.pop(writer.scope, None)
-                self._unwritten.pop(writer.scope, None)
+            with home.mutex:
+                self._facts = {}
+                home.unwritten.pop(self, None)
             return True
-        path = self._path(writer.scope)
-        with self._locks.held(lock_beside(path), wait=wait):
+        with home.locks.held(lock_beside(path), wait=wait):
             # An erasure purges the file and then moves the head: erased facts must not be written again.
             if writer.store.durable_head(writer.ledger) != head:
                 return False
-            with self._mutex:
-                state = self._state(writer.scope)
-                state.facts = {fact_id: state.facts[fact_id] for fact_id in state.facts if fact_id in memory.facts}
-                facts = dict(state.facts)
-                self._unwritten.pop(writer.scope, None)
+            with home.mutex:
+                self._read()
+                self._facts = {fact_id: self._facts[fact_id] for fact_id in self._facts if fact_id in memory.facts}
+                facts = dict(self._facts)
+                home.unwritten.pop(self, None)
             try:
                 _replace(path, facts)
             except BaseException:
-                with self._mutex:
-                    self._unwritten[writer.scope] = writer
+                with home.mutex:
+                    home.unwritten[self] = None
                 raise
-            with self._mutex:
-                state.seen = _stamp(path)
+            with home.mutex:
+                self._seen = _stamp(path)
         return True
 
-    def _state(self, scope: Scope) -> _State:
-        """Return the usage of a scope, merged with its file if that has changed."""
-        state = self._states.get(scope)
-        if state is None:
-            if len(self._states) >= _KEPT:
-                self._states = {of: state for of, state in self._states.items() if of in self._unwritten}
-            state = self._states[scope] = _State(self._clock.now())
-        path = self._path(scope)
+    def _read(self) -> None:
+        """Merge with the file, if that has changed; the caller holds the mutex."""
         try:
-            seen = _stamp(path)
-            if seen is not None and seen != state.seen:
-                stored = _usable(read_json(path, _File, "warmth"), spell_moment(self._clock.now()))
-                state.facts = _merged(state.facts, stored, state.half_life)
-            state.seen = seen
+            seen = _stamp(self._path)
+            if seen is not None and seen != self._seen:
+                stored = _usable(read_json(self._path, _File, "warmth"), spell_moment(self._home.clock.now()))
+                self._facts = _merged(self._facts, stored, self._half_life)
+            self._seen = seen
         except OSError as error:
-            _log.debug("%s cannot be read: %s", path, error)
-        return state
+            _log.debug("%s cannot be read: %s", self._path, error)
 
     def _warn(self, scope: Scope, error: Exception) -> None:
-        with self._mutex:
-            state = self._state(scope)
-            # Warn once, and not at all for a home that is read-only.
-            cause = error.__cause__ or error
-            quiet = state.warned or (isinstance(cause, OSError) and cause.errno in _REFUSED)
-            state.warned = True
+        # Warn once, and not at all for a home that is read-only.
+        cause = error.__cause__ or error
+        quiet = self._warned or (isinstance(cause, OSError) and cause.errno in _REFUSED)
+        self._warned = True
         level = logging.DEBUG if quiet else logging.WARNING
         _log.log(level, "the usage of facts of %s cannot be stored for now, which is safe: %s", scope, error)
-
-    def _path(self, scope: Scope) -> Path:
-        return self._document(scope).with_name("access.json")
-
-    def renew(self) -> None:
-        """Begin anew in a child of this process; what is not written is the parent's to write."""
-        self._mutex = threading.Lock()
-        self._states, self._unwritten = {}, {}
 
 
 def _left(access: Access, at: str, half_life: float) -> float:

@@ -1,6 +1,6 @@
 """Document projector: updates memory.json and the index in the background after each commit.
 
-A commit only marks its scope as dirty. One thread per home, started by the first mark, waits a moment, so that a burst
+A commit only marks its memory as dirty. One thread per home, started by the first mark, waits a moment, so that a burst
 of commits is written once. Then it writes the newest memory, of any process, to memory.json, and sometimes updates the
 index. A failure here does not affect the commits. It is logged, and tried again at the next commit of the scope and
 when the home is closed.
@@ -23,7 +23,7 @@ from backstory.ledger.concurrency.jobs import Jobs
 from backstory.ledger.core.commit import Commit, Head
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError
 from backstory.ledger.core.memory import Fold, Memory
-from backstory.ledger.core.scope import LEDGER, Scope
+from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.disk.files import lock_beside
 from backstory.ledger.disk.locks import FileLocks
 from backstory.ledger.engines.looks import sizes_of
@@ -31,6 +31,7 @@ from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.writer import Writer
 from backstory.projections.document.document import DocumentFile, erase_document, render
+from backstory.projections.read_model import ReadModel
 
 _log = logging.getLogger(__name__)
 
@@ -46,11 +47,14 @@ Share = Callable[[Scope, Memory, Head], None]
 """Keeps the memory of a scope at a durable head for other processes."""
 
 
-class Follower(Protocol):
-    """A read model that follows a scope's logs at its own pace."""
+class Index(Protocol):
+    """The index of one memory, as far as its document needs it."""
 
     def follow(self) -> object:
         """Read the new commits of the logs."""
+
+    def memories_when(self, moment: str, /) -> Iterable[Memory]:
+        """Rebuild the memories with a `lastUpdated`; called only for a file that this process did not write."""
 
 
 class _Snapshot(msgspec.Struct, frozen=True):
@@ -60,250 +64,110 @@ class _Snapshot(msgspec.Struct, frozen=True):
     head: Head
 
 
-class DocumentProjector:
-    """Keeps memory.json and the index of each watched scope up to date; safe for threads and forks.
+class ScopeDocument(ReadModel):
+    """memory.json of one memory, and its index, as they follow the commits; see `DocumentProjector.of`.
 
-    A projector that is never closed finishes its work when the interpreter ends.
-
-    Args:
-        store: holds the logs.
-        document: returns the path of a scope's memory.json.
-        memories_when: rebuilds the memories of a scope with a `lastUpdated`; called only for a file that this process
-            did not write.
-        index: returns a scope's index, which catches up after every 1 MiB of logs.
-        share: keeps the memory at a head for other processes.
-        delay: how many seconds to collect commits.
-        lock_timeout: how many seconds to wait for another process that writes the file, where the logs lie elsewhere.
+    If a process died before it wrote memory.json, a flush or the end of the program writes it.
     """
 
     def __init__(
-        self,
-        store: EventStore,
-        document: Callable[[Scope], Path],
-        memories_when: Callable[[Scope, str], Iterable[Memory]],
-        *,
-        index: Callable[[Scope], Follower] | None = None,
-        share: Share | None = None,
-        delay: float = DELAY_SECONDS,
-        lock_timeout: float = 10.0,
+        self, work: _Work, scope: Scope, path: Path, writer: Callable[[], Writer], index: Callable[[], Index]
     ) -> None:
-        # Beside a log its own lock serves; across a network that would cost more than the commit did.
-        in_files = store.capabilities().path is not None
-        locks = None if in_files else FileLocks(lock_timeout, SystemClock(), tidy=True)
-        self.work = _Work(store, document, memories_when, locks, index=index, share=share, delay=delay)
-        self._writers: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
-        self._finish = weakref.finalize(self, self.work.finish)
-
-    def watch(self, writer: Writer) -> None:
-        """Watch a scope; if a process died before it wrote memory.json, a flush or the end of the program writes it."""
-        self._writers[writer.scope] = writer
-        self.work.suspect(writer)
+        self.scope = scope
+        self.ledger = scope.stream(LEDGER)
+        self.path = path
+        self._work = work
+        self._writer = writer
+        self._index = index
+        self._file = DocumentFile(path, self._candidates)
+        self._written: _Snapshot | None = None
+        self._indexed: int | None = None
+        """How many bytes the logs had at the last update of the index."""
+        self._suspect()
 
     def note(self, scope: Scope, commit: Commit, before: Memory, after: Memory) -> None:  # noqa: ARG002 the port passes them
-        """Mark the scope of a commit as dirty; a `Listener`."""
-        if scope not in self.work.dirty:
-            writer = self._writers.get(scope)
-            if writer is not None:
-                self.work.note(writer)
+        """Mark the memory as dirty; a `Listener`."""
+        if self not in self._work.dirty:
+            self._work.note(self)
 
-    def purge(self, scope: Scope) -> None:
-        """Remove memory.json and the copies moved aside; it is written again later, from the memory at that time.
-
-        The caller holds the ledger's lock.
-
-        Raises:
-            StoreError: a file cannot be removed.
-            LockTimeoutError: another process goes on writing it.
-        """
-        writer = self._writers.get(scope)
-        self.work.purge(scope)
-        if writer is not None:
-            self.work.suspect(writer)
-
-    def flush(self, writer: Writer) -> bool:
+    def flush(self) -> bool:
         """Write every commit made so far to memory.json; return False after a failure, which is logged."""
-        return self.work.flush(writer)
+        return self._work.settle(self, asked=True)
 
-    def flush_document(self, writer: Writer) -> None:
+    def flush_document(self) -> None:
         """Write every commit made so far to memory.json, and leave the index, which may take long, to the thread.
 
         A failure is logged, and tried again by the thread.
         """
-        self.work.flush_document(writer)
+        self._work.flush_document(self)
 
-    def flush_if_free(self, writer: Writer) -> None:
+    def flush_if_free(self) -> None:
         """Write every commit made so far to memory.json, unless that has to wait; then the thread does it later."""
-        self.work.flush_if_free(writer)
+        self._work.flush_if_free(self)
 
-    def close(self) -> None:
-        """Finish all work, the index included, and end the thread; failures are logged."""
-        self._finish()
-        self.work.end(patience=None)
+    def purge(self) -> None:
+        """Remove memory.json and the copies moved aside; it is written again later, from the memory at that time."""
+        work = self._work
+        if work.locks is None:
+            # Its lock is the ledger's, which the caller holds.
+            erase_document(self.path)
+        elif self.path.parent.exists():
+            with self._locked():
+                erase_document(self.path)
+        self._suspect()
 
+    def start_over(self) -> None:
+        """Drop the memory that was written last."""
+        self._written = None
 
-class _Work(Jobs[Sequence[Scope]]):
-    """The work of the thread; holds no reference to the projector, so that an unused projector is collected."""
-
-    _THREAD = "backstory-keeper"
-
-    def __init__(
-        self,
-        store: EventStore,
-        document: Callable[[Scope], Path],
-        memories_when: Callable[[Scope, str], Iterable[Memory]],
-        locks: FileLocks | None,
-        *,
-        index: Callable[[Scope], Follower] | None,
-        share: Share | None,
-        delay: float,
-    ) -> None:
-        self._store = store
-        self._document = document
-        self._memories_when = memories_when
-        self._locks = locks
-        self._index = index
-        self._share = share
-        self._delay = delay
-        self.dirty: dict[Scope, Writer] = {}
-        self._ready_at = 0.0
-        """When to write what is dirty, by the machine's monotonic clock."""
-        self._failed: dict[Scope, Writer] = {}
-        self._suspects: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
-        self._behind: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
-        self._indexed: weakref.WeakKeyDictionary[Writer, int] = weakref.WeakKeyDictionary()
-        self._files: weakref.WeakKeyDictionary[Writer, DocumentFile] = weakref.WeakKeyDictionary()
-        self._written: weakref.WeakKeyDictionary[Writer, _Snapshot] = weakref.WeakKeyDictionary()
-        super().__init__()
-
-    def note(self, writer: Writer) -> None:
-        """Mark a scope as dirty, and start the thread if necessary; without a thread, do the work here."""
-        with self._changed:
-            if not self.dirty:
-                self._ready_at = time.monotonic() + self._delay
-            self.dirty[writer.scope] = writer
-            attended = not self.ending and self._wake()
-        if not attended:
-            self.flush(writer)
-
-    def _next(self) -> tuple[float, Sequence[Scope] | None] | None:
-        if self.ending or not self.dirty:
-            return None
-        left = self._ready_at - time.monotonic()
-        return left, list(self.dirty) if left <= 0 else None
-
-    def _run(self, scopes: Sequence[Scope], /) -> None:
-        for scope in scopes:
-            self._settle(scope)
-
-    def _settle(self, scope: Scope, flushed: Writer | None = None, *, wait: bool = True) -> bool:
-        with self._busy:
-            # A scope marked from here on is written in the next round, because the memory is read after this.
-            writer = self.dirty.pop(scope, None) or self._failed.pop(scope, None)
-            suspect = self._suspects.pop(scope, None) or flushed
-            if writer is not None:
-                return self._update(writer, wait=wait)
-            return suspect is None or self._check(suspect, wait=wait)
-
-    def flush(self, writer: Writer) -> bool:
-        """Do the work of one scope now; a commit may not have marked it yet."""
-        return self._settle(writer.scope, writer)
-
-    def flush_document(self, writer: Writer) -> None:
-        """Write the document of one scope now, and leave the rest to the thread."""
-        with self._busy, _logged(writer.scope):
-            self._write(writer, spare_edits=False, wait=True)
-        self.note(writer)
-
-    def flush_if_free(self, writer: Writer) -> None:
-        """Do the same unless another thread works for longer than a moment; a locked ledger is left to the thread."""
-        if not self._busy.acquire(timeout=_MOMENT):
-            return
-        try:
-            self._settle(writer.scope, writer, wait=False)
-        finally:
-            self._busy.release()
-
-    def finish(self) -> None:
-        """Do all remaining work now; scopes marked later are handled in the caller's thread."""
-        self.end()
-        for scope in [*self.dirty, *self._failed, *list(self._suspects)]:
-            self._settle(scope)
-        for writer in list(self._behind.values()):
-            with self._busy, _logged(writer.scope):
-                self._follow(writer, at_least=1)
-
-    def _update(self, writer: Writer, *, wait: bool) -> bool:
-        # A failed scope is tried again at its next commit and at the end.
-        self._failed[writer.scope] = writer
-        with _logged(writer.scope):
-            try:
-                self._write(writer, spare_edits=False, wait=wait)
-            except LockTimeoutError:
-                if wait:
-                    raise
-                self.note(writer)
-                return False
-            del self._failed[writer.scope]
-        if self._share is not None and (written := self._written.get(writer)) is not None:
-            self._share(writer.scope, written.memory, written.head)
-        with _logged(writer.scope):
-            self._follow(writer, at_least=_INDEX_BYTES)
-        return writer.scope not in self._failed
-
-    # memory.json.
-
-    def suspect(self, writer: Writer) -> None:
-        """Mark a scope for a check, unless its memory.json is newer than the log, and so includes the last commit.
+    def _suspect(self) -> None:
+        """Have it checked, unless memory.json is newer than the log, and so includes the last commit.
 
         Beside a log the document is written under the ledger's lock. A time in the future means that the clock was set
         back. Where the log is no file of this machine the two times do not compare.
         """
-        path = self._store.capabilities().path
+        path = self._work.store.capabilities().path
         if path is not None:
             with contextlib.suppress(OSError):
-                log = path(writer.ledger).stat().st_mtime_ns
-                if log < self._document(writer.scope).stat().st_mtime_ns <= time.time_ns():
+                log = path(self.ledger).stat().st_mtime_ns
+                if log < self.path.stat().st_mtime_ns <= time.time_ns():
                     return
-        self._suspects[writer.scope] = writer
+        self._work.suspects.add(self)
 
-    def _check(self, writer: Writer, *, wait: bool) -> bool:
-        try:
-            self._write(writer, spare_edits=True, wait=wait)
-        except LockTimeoutError as error:
-            # A flush tries again, and so does the end.
-            self._suspects[writer.scope] = writer
-            _log.debug("memory.json of %s stays as it is for now: %s", writer.scope, error)
-            return False
-        except (BackstoryError, OSError) as error:
-            # Nothing was committed here, so a reader of a read-only home gets no warning.
-            _log.debug("memory.json of %s stays as it is: %s", writer.scope, error)
-            return False
-        return True
+    def write(self, *, spare_edits: bool, wait: bool) -> None:
+        """Write the newest memory, of any process, to memory.json.
 
-    def _write(self, writer: Writer, *, spare_edits: bool, wait: bool) -> None:
-        if self._store.head(writer.ledger).seq == 0:
+        Args:
+            spare_edits: Whether a file that a person edited stays as it is.
+            wait: Whether to wait for another process that holds the lock.
+
+        Raises:
+            LockTimeoutError: It is held for too long.
+            StoreError, CorruptLogError: The ledger cannot be read, or the file not be written.
+        """
+        store = self._work.store
+        if store.head(self.ledger).seq == 0:
             return
         done = False
         while not done:
-            snapshot = _Snapshot(*writer.reader.standing())
-            file = self._file(writer)
+            snapshot = _Snapshot(*self._writer().reader.standing())
             data = render(snapshot.memory)
             # This test may replay the log, so it runs before anything is locked.
-            if file.is_current_or_edited(data) and spare_edits:
+            if self._file.is_current_or_edited(data) and spare_edits:
                 return
-            with self._locked(writer.scope, wait=wait):
-                head = self._store.head(writer.ledger)
+            with self._locked(wait=wait):
+                head = store.head(self.ledger)
                 if head.seq == 0:
                     # The user was removed meanwhile.
                     return
                 # Not read from the writer, which may have to build an index, while it is locked.
-                *_, newest = self._since(snapshot, writer.scope, head)
+                *_, newest = self._since(snapshot, head)
                 if newest.head.seq >= head.seq:
-                    file.write(data if newest is snapshot else render(newest.memory), spare_edits=spare_edits)
-                    self._written[writer] = newest
+                    self._file.write(data if newest is snapshot else render(newest.memory), spare_edits=spare_edits)
+                    self._written = newest
                     done = True
 
-    def _since(self, snapshot: _Snapshot, scope: Scope, head: Head) -> Iterator[_Snapshot]:
+    def _since(self, snapshot: _Snapshot, head: Head) -> Iterator[_Snapshot]:
         """Yield a snapshot and those after each later commit, up to an erasure, which changes earlier memories.
 
         It need not go beyond `head`, and may.
@@ -312,68 +176,196 @@ class _Work(Jobs[Sequence[Scope]]):
         if head.seq == snapshot.head.seq:
             return
         fold = Fold(snapshot.memory)
-        for commit in read_commits(self._store, scope.stream(LEDGER), snapshot.head):
+        for commit in read_commits(self._work.store, self.ledger, snapshot.head):
             if commit.cause.kind == "redaction":
                 return
             fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
             yield _Snapshot(fold.memory(), commit.head)
 
-    def _locked(self, scope: Scope, *, wait: bool = True) -> contextlib.AbstractContextManager[None]:
+    def _locked(self, *, wait: bool = True) -> contextlib.AbstractContextManager[None]:
         """Keep other processes from writing memory.json, and from erasing it."""
-        if self._locks is None:
-            return self._store.locked(scope.stream(LEDGER), wait=wait)
-        return self._locks.held(lock_beside(self._document(scope)), wait=wait)
+        if self._work.locks is None:
+            return self._work.store.locked(self.ledger, wait=wait)
+        return self._work.locks.held(lock_beside(self.path), wait=wait)
 
-    def purge(self, scope: Scope) -> None:
-        """Remove every copy of the document."""
-        document = self._document(scope)
-        if self._locks is None:
-            # Its lock is the ledger's, which the caller holds.
-            erase_document(document)
-        elif document.parent.exists():
-            with self._locked(scope):
-                erase_document(document)
-
-    def _file(self, writer: Writer) -> DocumentFile:
-        file = self._files.get(writer)
-        if file is None:
-            known = weakref.ref(writer)
-            scope = writer.scope
-            file = DocumentFile(self._document(scope), lambda moment: self._candidates(known(), scope, moment))
-            self._files[writer] = file
-        return file
-
-    def _candidates(self, writer: Writer | None, scope: Scope, moment: str) -> Iterator[Memory]:
+    def _candidates(self, moment: str) -> Iterator[Memory]:
         """Yield the memories with a `lastUpdated`, those after the last write first: they need no replay."""
-        written = None if writer is None else self._written.get(writer)
+        written = self._written
         if written is not None:
-            for later in self._since(written, scope, self._store.head(scope.stream(LEDGER))):
+            for later in self._since(written, self._work.store.head(self.ledger)):
                 if later.memory.changed_at == moment:
                     yield later.memory
-        yield from self._memories_when(scope, moment)
+        yield from self._index().memories_when(moment)
 
-    # The index.
+    def share(self) -> None:
+        """Keep the memory that was written last for other processes."""
+        if self._work.share is not None and self._written is not None:
+            self._work.share(self.scope, self._written.memory, self._written.head)
 
-    def _follow(self, writer: Writer, *, at_least: int) -> None:
-        """Update the index, if the logs have grown by `at_least` bytes since its last update."""
-        if self._index is None:
-            return
-        size = sum(sizes_of(self._store, (writer.ledger, writer.transcript_stream)))
-        if size - self._indexed.get(writer, 0) >= at_least:
-            self._behind[writer.scope] = writer
-            self._index(writer.scope).follow()
-            self._indexed[writer] = size
-            self._behind.pop(writer.scope, None)
-        elif writer in self._indexed:
-            self._behind[writer.scope] = writer
+    def follow(self, *, at_least: int = 1) -> bool:
+        """Update the index if the logs have grown by so many bytes since its last update; return whether it lags."""
+        size = sum(sizes_of(self._work.store, (self.ledger, self.scope.stream(TRANSCRIPT))))
+        if size - (self._indexed or 0) < at_least:
+            return self._indexed is not None
+        self._index().follow()
+        self._indexed = size
+        return False
+
+
+class DocumentProjector:
+    """Keeps memory.json and the index of the memories of a home up to date; safe for threads and forks.
+
+    A projector that is never closed finishes its work when the interpreter ends.
+
+    Args:
+        store: holds the logs.
+        share: keeps the memory at a head for other processes.
+        delay: how many seconds to collect commits.
+        lock_timeout: how many seconds to wait for another process that writes the file, where the logs lie elsewhere.
+    """
+
+    def __init__(
+        self,
+        store: EventStore,
+        *,
+        share: Share | None = None,
+        delay: float = DELAY_SECONDS,
+        lock_timeout: float = 10.0,
+    ) -> None:
+        # Beside a log its own lock serves; across a network that would cost more than the commit did.
+        in_files = store.capabilities().path is not None
+        locks = None if in_files else FileLocks(lock_timeout, SystemClock(), tidy=True)
+        self.work = _Work(store, locks, share, delay)
+        self._finish = weakref.finalize(self, self.work.finish)
+
+    def of(self, scope: Scope, path: Path, writer: Callable[[], Writer], index: Callable[[], Index]) -> ScopeDocument:
+        """Return the document of a memory, for the memory's state to keep.
+
+        Args:
+            scope: Whose memory.
+            path: The path of memory.json.
+            writer: Returns the writer.
+            index: Returns the index, which catches up after every 1 MiB of logs.
+        """
+        return ScopeDocument(self.work, scope, path, writer, index)
+
+    def close(self) -> None:
+        """Finish all work, the index included, and end the thread; failures are logged."""
+        self._finish()
+        self.work.end(patience=None)
+
+
+class _Work(Jobs[Sequence[ScopeDocument]]):
+    """The work of the thread; holds no reference to the projector, so that an unused projector is collected."""
+
+    _THREAD = "backstory-keeper"
+
+    def __init__(self, store: EventStore, locks: FileLocks | None, share: Share | None, delay: float) -> None:
+        self.store = store
+        self.locks = locks
+        self.share = share
+        self._delay = delay
+        self._ready_at = 0.0
+        """When to write what is dirty, by the machine's monotonic clock."""
+        super().__init__()
 
     def renew(self) -> None:
-        """Begin anew in a child; what is dirty is the parent's to show."""
+        """Begin without work, as in a child; what is dirty is the parent's to show."""
         super().renew()
-        self.dirty.clear()
-        self._failed.clear()
-        self._suspects.clear()
-        self._behind.clear()
+        self.dirty: dict[ScopeDocument, None] = {}
+        self._failed: set[ScopeDocument] = set()
+        self.suspects: weakref.WeakSet[ScopeDocument] = weakref.WeakSet()
+        self._behind: weakref.WeakSet[ScopeDocument] = weakref.WeakSet()
+
+    def note(self, document: ScopeDocument) -> None:
+        """Mark a memory as dirty, and start the thread if necessary; without a thread, do the work here."""
+        with self._changed:
+            if not self.dirty:
+                self._ready_at = time.monotonic() + self._delay
+            self.dirty[document] = None
+            attended = not self.ending and self._wake()
+        if not attended:
+            self.settle(document, asked=True)
+
+    def _next(self) -> tuple[float, Sequence[ScopeDocument] | None] | None:
+        if self.ending or not self.dirty:
+            return None
+        left = self._ready_at - time.monotonic()
+        return left, list(self.dirty) if left <= 0 else None
+
+    def _run(self, documents: Sequence[ScopeDocument], /) -> None:
+        for document in documents:
+            self.settle(document)
+
+    def settle(self, document: ScopeDocument, *, asked: bool = False, wait: bool = True) -> bool:
+        """Do the work on one memory now; with `asked` it is checked if no commit has marked it."""
+        with self._busy:
+            # A memory marked from here on is written in the next round, because it is read after this.
+            marked = document in self.dirty or document in self._failed
+            suspected = asked or document in self.suspects
+            self.dirty.pop(document, None)
+            self._failed.discard(document)
+            self.suspects.discard(document)
+            if marked:
+                return self._update(document, wait=wait)
+            return not suspected or self._check(document, wait=wait)
+
+    def flush_document(self, document: ScopeDocument) -> None:
+        """Write one document now, and leave the rest to the thread."""
+        with self._busy, _logged(document.scope):
+            document.write(spare_edits=False, wait=True)
+        self.note(document)
+
+    def flush_if_free(self, document: ScopeDocument) -> None:
+        """Do the same unless another thread works for longer than a moment; a locked ledger is left to the thread."""
+        if not self._busy.acquire(timeout=_MOMENT):
+            return
+        try:
+            self.settle(document, asked=True, wait=False)
+        finally:
+            self._busy.release()
+
+    def finish(self) -> None:
+        """Do all remaining work now; memories marked later are handled in the caller's thread."""
+        self.end()
+        for document in [*self.dirty, *self._failed, *self.suspects]:
+            self.settle(document)
+        for document in list(self._behind):
+            with self._busy, _logged(document.scope):
+                document.follow()
+
+    def _update(self, document: ScopeDocument, *, wait: bool) -> bool:
+        # A failed memory is tried again at its next commit and at the end.
+        self._failed.add(document)
+        with _logged(document.scope):
+            try:
+                document.write(spare_edits=False, wait=wait)
+            except LockTimeoutError:
+                if wait:
+                    raise
+                self.note(document)
+                return False
+            self._failed.discard(document)
+        document.share()
+        with _logged(document.scope):
+            self._behind.add(document)
+            if not document.follow(at_least=_INDEX_BYTES):
+                self._behind.discard(document)
+        return document not in self._failed
+
+    def _check(self, document: ScopeDocument, *, wait: bool) -> bool:
+        try:
+            document.write(spare_edits=True, wait=wait)
+        except LockTimeoutError as error:
+            # A flush tries again, and so does the end.
+            self.suspects.add(document)
+            _log.debug("memory.json of %s stays as it is for now: %s", document.scope, error)
+            return False
+        except (BackstoryError, OSError) as error:
+            # Nothing was committed here, so a reader of a read-only home gets no warning.
+            _log.debug("memory.json of %s stays as it is: %s", document.scope, error)
+            return False
+        return True
 
 
 @contextlib.contextmanager

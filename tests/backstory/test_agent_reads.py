@@ -173,7 +173,7 @@ def test_facts_that_a_prompt_shows_count_as_used_where_they_are_kept(tmp_path: P
         chef.add_fact("Ada cooks with gas")
         chef.context()
         for memory in (ada, chef):
-            assert list(bs._services.usage.of(memory.scope)) == [memory.facts(joined=False)[0].id]
+            assert list(bs._services.states(memory.scope).use.facts()) == [memory.facts(joined=False)[0].id]
 
 
 def test_the_page_shows_what_its_example_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:

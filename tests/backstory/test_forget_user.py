@@ -639,5 +639,5 @@ def test_a_document_that_is_about_to_be_written_does_not_come_back(
             return known()
 
         monkeypatch.setattr(writer.reader, "standing", standing)
-        bs._services.projector.work._write(writer, spare_edits=False, wait=True)
+        bs._services.states(writer.scope).document.write(spare_edits=False, wait=True)
     assert list(tmp_path.rglob("memory.json")) == []

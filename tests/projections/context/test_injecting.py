@@ -211,7 +211,7 @@ def test_facts_used_are_warm_and_within_a_minute_only_once(tmp_path: Path) -> No
         tea = memory.add_fact("User likes tea").fact.id
 
         def heat() -> float:
-            return bs._services.usage.of(memory.scope)[tea].heat
+            return bs._services.states(memory.scope).use.facts()[tea].heat
 
         memory.context()
         assert heat() == pytest.approx(1)
@@ -219,17 +219,17 @@ def test_facts_used_are_warm_and_within_a_minute_only_once(tmp_path: Path) -> No
         rust = memory.add_fact("User writes Rust").fact.id
         memory.context()
         assert heat() == pytest.approx(1)
-        assert bs._services.usage.of(memory.scope)[rust].heat == pytest.approx(1)
+        assert bs._services.states(memory.scope).use.facts()[rust].heat == pytest.approx(1)
         clock.advance(31)
         memory.context()
         assert heat() == pytest.approx(2, abs=0.01)
-        assert bs._services.usage.of(memory.scope)[rust].heat == pytest.approx(1)
+        assert bs._services.states(memory.scope).use.facts()[rust].heat == pytest.approx(1)
 
 
 def test_a_fact_that_is_left_out_is_not_warm(memory: MemoryHandle, home: Backstory) -> None:
     memory.add_fact("word " * 100)
     memory.context(max_tokens=50)
-    assert home._services.usage.of(memory.scope) == {}
+    assert home._services.states(memory.scope).use.facts() == {}
 
 
 def test_the_first_block_of_a_process_is_counted_exactly(home: Backstory, memory, bare: Path) -> None:

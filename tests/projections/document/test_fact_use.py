@@ -22,7 +22,7 @@ from backstory.ledger.disk.locks import FileLocks
 from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.lifecycle.maintenance import doctor
 from backstory.memory import MemoryHandle
-from backstory.projections.document.fact_use import FactUse
+from backstory.projections.document.fact_use import FactUse, ScopeUse
 
 DAY = 86_400.0
 ADA = Scope("ada")
@@ -58,7 +58,7 @@ def file(home: Path) -> Path:
 
 
 def heats(bs: Backstory) -> dict[str, float]:
-    return {fact_id: access.heat for fact_id, access in bs._services.usage.of(ADA).items()}
+    return {fact_id: access.heat for fact_id, access in bs._services.states(ADA).use.facts().items()}
 
 
 def stored(home: Path) -> dict[str, float]:
@@ -79,7 +79,7 @@ def test_each_use_adds_one_to_what_is_left_after_the_half_life(
     clock.advance(60 * DAY)
     memory.touch("fact_2_0", "fact_2_1")
     assert heats(bs) == {"fact_2_0": 1.375, "fact_2_1": 1.0}
-    assert bs._services.usage.of(ADA)["fact_2_0"].at == "2026-05-30T12:00:00.000000Z"
+    assert bs._services.states(ADA).use.facts()["fact_2_0"].at == "2026-05-30T12:00:00.000000Z"
 
 
 def test_the_half_life_is_the_policys(bs: Backstory, memory: MemoryHandle, clock: FakeClock) -> None:
@@ -198,18 +198,18 @@ def test_the_uses_of_users_who_do_not_come_again_are_written_when_others_come(
         clock.advance(2)
     written = [number for number in range(6) if (home / f"users/user{number}/access.json").exists()]
     assert written == [0, 1, 2]
-    assert [scope.user for scope in bs._services.usage._unwritten] == ["user3", "user4", "user5"]
+    assert [use._writer().scope.user for use in bs._services.usage.unwritten] == ["user3", "user4", "user5"]
 
 
 def test_where_nothing_can_be_written_few_uses_are_kept(bs: Backstory, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object, **__: object) -> bool:
         raise StoreError("no")
 
-    monkeypatch.setattr(FactUse, "_write", refused)
+    monkeypatch.setattr(ScopeUse, "_write", refused)
     monkeypatch.setattr("backstory.projections.document.fact_use._MOST_UNWRITTEN", 2)
     for number in range(5):
         met(bs, f"user{number}")
-    assert len(bs._services.usage._unwritten) == 2
+    assert len(bs._services.usage.unwritten) == 2
 
 
 def test_a_fact_that_is_gone_is_dropped_with_the_next_writing(memory: MemoryHandle, home: Path) -> None:
@@ -249,7 +249,7 @@ def test_merging_takes_the_later_use_and_the_heat_that_is_left_by_then(
         theirs.flush()
         memory.flush()
         # Eight uses a half-life ago are four now.
-        assert bs._services.usage.of(ADA) == {"fact_2_0": Access(4.0, "2026-03-31T12:00:00.000000Z")}
+        assert bs._services.states(ADA).use.facts() == {"fact_2_0": Access(4.0, "2026-03-31T12:00:00.000000Z")}
 
 
 def test_many_threads_lose_no_use(bs: Backstory, memory: MemoryHandle, home: Path) -> None:
@@ -304,7 +304,7 @@ def test_an_entry_that_cannot_be_is_passed_over(
 
 def test_a_time_to_come_keeps_nothing_warm_for_good(bs: Backstory, memory: MemoryHandle, home: Path) -> None:
     file(home).write_text('{"version":1,"facts":{"fact_2_0":{"heat":2.0,"at":"9999-01-01T00:00:00.000000Z"}}}')
-    assert bs._services.usage.of(ADA)["fact_2_0"].at == "2026-03-01T12:00:00.000000Z"
+    assert bs._services.states(ADA).use.facts()["fact_2_0"].at == "2026-03-01T12:00:00.000000Z"
 
 
 def test_a_home_where_it_cannot_be_written_works_as_ever(
@@ -323,13 +323,14 @@ def test_a_home_where_it_cannot_be_written_works_as_ever(
 def test_whoever_keeps_its_lock_is_not_waited_for_long(
     bs: Backstory, memory: MemoryHandle, home: Path, clock: FakeClock
 ) -> None:
-    heat = FactUse(bs._services.document, clock, patience=0.01)
+    uses = FactUse(clock, patience=0.01)
+    heat = ScopeUse(uses, file(home), lambda: memory._services.own)
     others = FileLocks(1, SystemClock())
-    heat.touch(memory._services.own, ["fact_2_0"])
+    heat.touch(["fact_2_0"])
     with others.held(str(file(home).with_name("access.lock"))):
-        heat.flush(memory._services.own)
+        heat.flush()
         assert not file(home).exists()
-    heat.close()
+    uses.close()
     assert stored(home) == {"fact_2_0": 1.0}
 
 
@@ -337,12 +338,12 @@ def test_a_child_process_can_use_facts_and_leaves_its_parents_uses_to_the_parent
     bs: Backstory, memory: MemoryHandle, home: Path
 ) -> None:
     memory.touch("fact_2_0")
-    bs._services.usage._mutex.acquire()  # as a thread of the parent may, in the moment of the fork
+    bs._services.usage.mutex.acquire()  # as a thread of the parent may, in the moment of the fork
     try:
         child = multiprocessing.get_context("fork").Process(target=_use, args=(memory,))
         child.start()
     finally:
-        bs._services.usage._mutex.release()
+        bs._services.usage.mutex.release()
     child.join(20)
     child.kill()
     assert child.exitcode == 0
@@ -395,7 +396,7 @@ def test_an_erasure_in_the_middle_of_a_writing_is_noticed(
     memory.forget("fact_2_0")
     # Who asked just before the erasure got this answer.
     monkeypatch.setattr(writer.reader, "standing", lambda: next(answers, None) or current())
-    bs._services.usage.flush(writer)
+    bs._services.states(ADA).use.flush()
     assert set(stored(home)) == {"fact_2_1"}
 
 

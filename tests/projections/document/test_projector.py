@@ -43,11 +43,17 @@ IN_A_YEAR = (9e9, 9e9)
 class Index:
     """A read model that only counts how often it was told to catch up."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: EventStore) -> None:
+        self.store = store
         self.caught_up = 0
+        self.replays: list[str] = []
 
     def follow(self) -> None:
         self.caught_up += 1
+
+    def memories_when(self, moment: str) -> Iterable[Memory]:
+        self.replays.append(moment)
+        return memories_when(self.store, SCOPE, moment)
 
 
 class Bench:
@@ -58,27 +64,12 @@ class Bench:
     ) -> None:
         self.store = store or JsonlStore(home)
         self.path = home / SCOPE.folder / "memory.json"
-        self.index = Index()
-        self.replays: list[str] = []
-        self.projector = DocumentProjector(
-            self.store,
-            lambda scope: home / scope.folder / "memory.json",
-            self._when,
-            index=self._index,
-            delay=delay,
-            lock_timeout=lock_timeout,
-        )
+        self.index = Index(self.store)
+        self.projector = DocumentProjector(self.store, delay=delay, lock_timeout=lock_timeout)
+        self.document = self.projector.of(SCOPE, self.path, lambda: self.writer, lambda: self.index)
         self.writer = Writer(
-            self.store, SCOPE, clock=FakeClock(), salts=CountingSalts(), listeners=[self.projector.note]
+            self.store, SCOPE, clock=FakeClock(), salts=CountingSalts(), listeners=[self.document.note]
         )
-        self.projector.watch(self.writer)
-
-    def _when(self, scope: Scope, moment: str) -> Iterable[Memory]:
-        self.replays.append(moment)
-        return memories_when(self.store, scope, moment)
-
-    def _index(self, scope: Scope) -> Index:
-        return self.index
 
     def add(self, text: str) -> None:
         fact = NewFact(place="newFacts/0", content=text, confidence=0.9, by_hand=True)
@@ -115,7 +106,7 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 def test_a_commit_does_not_wait_for_the_file_and_a_flush_does(bench: Bench) -> None:
     bench.add("runs")
     assert not bench.path.exists()
-    assert bench.projector.flush(bench.writer)
+    assert bench.document.flush()
     assert bench.exact()
 
 
@@ -134,7 +125,7 @@ def test_the_file_follows_by_itself_within_a_tenth_of_a_second(tmp_path: Path, m
         shown.clear()
         bench.add(text)
         assert shown.wait(PATIENCE)
-        bench.projector.flush(bench.writer)
+        bench.document.flush()
         assert bench.exact()
     bench.projector.close()
 
@@ -154,13 +145,13 @@ def test_to_note_a_commit_looks_at_no_file_and_renders_nothing(bench: Bench, mon
         monkeypatch.setattr(JsonlStore, name, lambda *_: pytest.fail("the store was asked"))
     monkeypatch.setattr("backstory.projections.document.projector.render", lambda *_: pytest.fail("it was rendered"))
     for _ in range(3):
-        bench.projector.note(SCOPE, commit, memory, memory)  # type: ignore[arg-type]
+        bench.document.note(SCOPE, commit, memory, memory)  # type: ignore[arg-type]
     monkeypatch.undo()
 
 
 def test_reading_starts_no_thread(bench: Bench) -> None:
     bench.writer.memory()
-    bench.projector.flush(bench.writer)
+    bench.document.flush()
     assert not bench.projector.work._threads
     bench.add("runs")
     assert bench.projector.work._threads
@@ -192,7 +183,7 @@ def test_where_no_thread_can_start_a_commit_is_shown_at_once(bench: Bench, monke
         assert bench.exact()
     bench.add("Ada sings")
     assert not bench.exact()
-    bench.projector.flush(bench.writer)
+    bench.document.flush()
     assert bench.exact()
 
 
@@ -218,10 +209,10 @@ def test_commits_of_another_process_are_shown_too(bench: Bench, tmp_path: Path) 
     other = Bench(tmp_path)
     bench.add("runs")
     other.add("walks")
-    bench.projector.flush(bench.writer)
+    bench.document.flush()
     assert bench.exact()
     bench.add("swims")
-    other.projector.flush(other.writer)
+    other.document.flush()
     assert bench.exact()
     other.projector.close()
 
@@ -239,7 +230,7 @@ def test_what_is_committed_while_the_lock_is_waited_for_is_shown_however_often_t
     other, bench = Bench(tmp_path), Bench(tmp_path, store=Contended(tmp_path))
     bench.add("runs")
     flushing = threading.current_thread()
-    bench.projector.flush(bench.writer)
+    bench.document.flush()
     flushing = None
     assert b"walks 0" in bench.path.read_bytes()
     assert bench.exact()
@@ -252,21 +243,21 @@ def test_a_file_that_another_process_wrote_meanwhile_is_known_without_a_replay(b
     for number in range(3):
         for each in (bench, other):
             each.add(f"{number} of {id(each)}")
-            each.projector.flush(each.writer)
+            each.document.flush()
             assert bench.exact()
-    assert bench.replays == []
+    assert bench.index.replays == []
     assert not list(bench.path.parent.glob("*.edited-*"))
     other.projector.close()
 
 
 def test_an_edited_file_is_moved_aside_with_the_next_commit_and_not_before(bench: Bench) -> None:
     bench.add("runs")
-    bench.projector.flush(bench.writer)
+    bench.document.flush()
     bench.path.write_bytes(b"edited")
-    bench.projector.flush(bench.writer)
+    bench.document.flush()
     assert bench.path.read_bytes() == b"edited"
     bench.add("walks")
-    bench.projector.flush(bench.writer)
+    bench.document.flush()
     assert bench.exact()
     assert (bench.path.parent / "memory.json.edited-1").read_bytes() == b"edited"
 
@@ -280,14 +271,14 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("soon")
 def test_the_index_catches_up_when_the_logs_have_grown_by_so_much(bench: Bench) -> None:
     bench.add("short")
-    bench.projector.flush(bench.writer)
+    bench.document.flush()
     assert bench.index.caught_up == 0
     for _ in range(20):
         bench.add(os.urandom(2000).hex())
-    bench.projector.flush(bench.writer)
+    bench.document.flush()
     assert bench.index.caught_up == 1
     bench.add("short too")
-    bench.projector.flush(bench.writer)
+    bench.document.flush()
     assert bench.index.caught_up == 1
     bench.projector.close()
     assert bench.index.caught_up == 2
@@ -297,7 +288,7 @@ def test_the_index_catches_up_when_the_logs_have_grown_by_so_much(bench: Bench) 
 def test_an_index_of_nothing_new_is_left_alone_at_the_end(bench: Bench) -> None:
     for _ in range(20):
         bench.add(os.urandom(2000).hex())
-    bench.projector.flush(bench.writer)
+    bench.document.flush()
     bench.projector.close()
     assert bench.index.caught_up == 1
 
@@ -310,19 +301,19 @@ def test_what_cannot_be_written_is_logged_and_tried_again_with_the_next_commit(
 ) -> None:
     bench.path.mkdir(parents=True)
     bench.add("runs")
-    assert not bench.projector.flush(bench.writer)
+    assert not bench.document.flush()
     assert "user ada" in caplog.text
     assert "memory.json" in caplog.text
     bench.path.rmdir()
     bench.add("walks")
-    assert bench.projector.flush(bench.writer)
+    assert bench.document.flush()
     assert bench.exact()
 
 
 def test_what_could_not_be_written_is_tried_again_at_the_end(bench: Bench) -> None:
     bench.path.mkdir(parents=True)
     bench.add("runs")
-    bench.projector.flush(bench.writer)
+    bench.document.flush()
     bench.path.rmdir()
     bench.projector.close()
     assert bench.exact()
@@ -340,10 +331,10 @@ def test_what_cannot_be_written_at_the_end_is_logged_and_not_raised(
 def test_a_fault_does_not_end_the_thread(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backstory.projections.document.projector.render", lambda _: 1 / 0)
     bench.add("runs")
-    assert not bench.projector.flush(bench.writer)
+    assert not bench.document.flush()
     monkeypatch.undo()
     bench.add("walks")
-    assert bench.projector.flush(bench.writer)
+    assert bench.document.flush()
     assert bench.exact()
 
 
@@ -355,7 +346,7 @@ def test_an_index_that_cannot_catch_up_is_told_again_at_the_end(bench: Bench, ca
     working, bench.index.follow = bench.index.follow, refuse  # type: ignore[method-assign]
     for _ in range(20):
         bench.add(os.urandom(2000).hex())
-    bench.projector.flush(bench.writer)
+    bench.document.flush()
     assert bench.exact()
     assert "the index is locked" in caplog.text
     bench.index.follow = working  # type: ignore[method-assign]
@@ -370,7 +361,7 @@ def lagging(home: Path, *, by: tuple[float, float] = LONG_AGO) -> Bench:
     """A bench on a home whose memory.json is one commit behind."""
     first = Bench(home)
     first.add("runs")
-    first.projector.flush(first.writer)
+    first.document.flush()
     before = first.path.read_bytes()
     first.add("walks")
     first.projector.close()
@@ -396,7 +387,7 @@ def test_a_file_of_the_same_moment_as_the_log_is_looked_at(tmp_path: Path) -> No
     path.write_bytes(b'{"lastUpdated":""}')
     os.utime(log, ns=(10**18, 10**18))
     os.utime(path, ns=(10**18, 10**18))
-    assert list(Bench(tmp_path).projector.work._suspects) == [SCOPE]
+    assert len(Bench(tmp_path).projector.work.suspects) == 1
 
 
 def test_a_missing_file_comes_back(tmp_path: Path) -> None:
@@ -417,7 +408,7 @@ def test_a_file_that_is_younger_than_the_log_costs_nothing(tmp_path: Path, monke
 def test_opening_reads_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lagging(tmp_path)
     monkeypatch.setattr(JsonlStore, "read", lambda *_: pytest.fail("the log was read"))
-    assert list(Bench(tmp_path).projector.work._suspects) == [SCOPE]
+    assert len(Bench(tmp_path).projector.work.suspects) == 1
     monkeypatch.undo()
 
 
@@ -594,13 +585,13 @@ assert os.waitpid(child, 0)[1] == 0
 
 def test_a_purge_takes_every_copy_away_and_the_file_comes_back(bench: Bench) -> None:
     bench.add("runs")
-    bench.projector.flush(bench.writer)
+    bench.document.flush()
     bench.path.write_bytes(b"edited")
     bench.add("walks")
-    bench.projector.flush(bench.writer)
+    bench.document.flush()
     bench.path.with_name(".memory.json.new").write_bytes(b"half")
     with bench.store.locked(bench.writer.ledger):
-        bench.projector.purge(SCOPE)
+        bench.document.purge()
     assert not list(bench.path.parent.glob("*memory.json*"))
     bench.projector.close()
     assert bench.exact()
@@ -609,7 +600,7 @@ def test_a_purge_takes_every_copy_away_and_the_file_comes_back(bench: Bench) -> 
 def test_a_purge_that_cannot_be_done_is_an_error(bench: Bench) -> None:
     bench.path.mkdir(parents=True)
     with pytest.raises(StoreError, match=r"cannot remove .*memory\.json"):
-        bench.projector.purge(SCOPE)
+        bench.document.purge()
 
 
 # Where an engine keeps the logs elsewhere.
@@ -640,31 +631,31 @@ def test_the_ledgers_lock_is_not_taken_for_a_file_that_lies_elsewhere(away: Benc
     """A lock in an engine costs more than the commit did, and keeps the writers of all machines waiting."""
     away.add("runs")
     with engine(tmp_path).locked(away.writer.ledger):
-        assert away.projector.flush(away.writer)
+        assert away.document.flush()
     assert away.exact()
 
 
 def test_no_two_processes_of_a_machine_write_the_file_at_once(away: Bench) -> None:
     away.add("runs")
     with written_by_another(away):
-        assert not away.projector.flush(away.writer)
+        assert not away.document.flush()
         assert not away.path.exists()
-    assert away.projector.flush(away.writer)
+    assert away.document.flush()
     assert away.exact()
 
 
 def test_a_purge_waits_for_a_process_that_is_writing_the_file(away: Bench) -> None:
     """What that process writes may have been read before the erasure."""
     away.add("runs")
-    away.projector.flush(away.writer)
+    away.document.flush()
     with written_by_another(away), pytest.raises(LockTimeoutError, match=r"memory\.lock is held by another process"):
-        away.projector.purge(SCOPE)
-    away.projector.purge(SCOPE)
+        away.document.purge()
+    away.document.purge()
     assert not away.path.exists()
 
 
 def test_a_purge_makes_no_folder(away: Bench) -> None:
-    away.projector.purge(SCOPE)
+    away.document.purge()
     assert not away.path.parent.exists()
 
 
@@ -682,10 +673,10 @@ def test_commits_that_go_on_while_the_file_is_written_do_not_hold_it_up(tmp_path
     bench = Bench(tmp_path, store=Busy(tmp_path))  # type: ignore[arg-type]
     bench.add("runs")
     flushing = threading.current_thread()
-    assert bench.projector.flush(bench.writer)
+    assert bench.document.flush()
     flushing = None
     assert b"runs" in bench.path.read_bytes()
-    assert bench.projector.flush(bench.writer)
+    assert bench.document.flush()
     assert bench.exact()
     bench.projector.close()
     other.projector.close()
@@ -707,7 +698,7 @@ def test_what_an_erasure_has_overtaken_is_not_written(tmp_path: Path) -> None:
     bench.add("runs")
     fact = next(iter(bench.writer.reader.standing()[0].facts))
     flushing = threading.current_thread()
-    assert bench.projector.flush(bench.writer)
+    assert bench.document.flush()
     assert next(count) > 2, "it has not been read anew"
     flushing = None
     assert b"4711" not in bench.path.read_bytes()

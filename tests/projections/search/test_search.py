@@ -224,7 +224,7 @@ def test_facts_that_are_found_grow_warm(bs: Backstory, memory: MemoryHandle) -> 
     learn(memory, "t1", "Plays the violin", "Lives in Oslo")
     memory.search("violin")
     memory.search("violin", within="turns")
-    assert set(bs._services.usage.of(Scope("ada"))) == {memory.facts()[0].id}
+    assert set(bs._services.states(Scope("ada")).use.facts()) == {memory.facts()[0].id}
 
 
 # Erasure.
