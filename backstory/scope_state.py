@@ -15,6 +15,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.learning.expiry import Expiry
 from backstory.ledger.log.writer import Listener, Salts, Writer
+from backstory.outbox.faults import Faults, ScopeFaults
 from backstory.projections.context import Blocks, ScopeBlocks
 from backstory.projections.document.fact_use import FactUse, ScopeUse
 from backstory.projections.document.projector import DocumentProjector, ScopeDocument
@@ -113,6 +114,12 @@ class ScopeState:
         """Which facts were used of late."""
         home = self.home
         return ScopeUse(home.usage, home.document(self.scope).with_name("access.json"), lambda: self.writer)
+
+    @_Part
+    def faults(self) -> ScopeFaults:
+        """What failed of late while an agent went on."""
+        home = self.home
+        return ScopeFaults(home.faults, self.scope, home.document(self.scope).with_name("faults.json"), owner=self)
 
     @_Part
     def writer(self) -> Writer:
@@ -236,6 +243,7 @@ class ScopeStates:
         blocks: How context blocks are made.
         searches: What searches share.
         usage: Tracks which facts are used.
+        faults: Counts what fails.
         purges: Delete what the services of the home keep of a memory, by its writer.
         shared: The memories that processes share.
         shares_sections: Whether agents write the sections of their user.
@@ -257,6 +265,7 @@ class ScopeStates:
         blocks: Blocks,
         searches: SearchServices,
         usage: FactUse,
+        faults: Faults,
         purges: Sequence[Callable[[Writer], None]],
         shared: SharedMemories | None,
         shares_sections: bool,
@@ -269,6 +278,7 @@ class ScopeStates:
         self.blocks = blocks
         self.searches = searches
         self.usage = usage
+        self.faults = faults
         self.purges = purges
         self.shared = shared
         self.progress = progress

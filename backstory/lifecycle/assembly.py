@@ -23,7 +23,7 @@ from backstory.ledger.learning.summarizer import Summarizer
 from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.writer import Listener, Salts
 from backstory.ledger.threads.due import Timing
-from backstory.outbox.faults import EmbeddingFaults, Faults, ModelFaults
+from backstory.outbox.faults import EmbeddingFaults, Faults, ModelFaults, ScopeFaults
 from backstory.outbox.outbox import Outbox
 from backstory.projections.document.fact_use import FactUse
 from backstory.projections.document.projector import DocumentProjector
@@ -86,7 +86,15 @@ def assemble(
     chosen = chosen_model(model, loaded)
     embedder = as_embedder(settings)
     templates = _path(settings.prompts_dir)
-    faults = Faults(document, clock)
+
+    def faults_of(scope: Scope) -> ScopeFaults:
+        # A thread of the background must not keep a home that nothing uses.
+        home = states_alive()
+        return (
+            ScopeFaults(faults, scope, document(scope).with_name("faults.json")) if home is None else home(scope).faults
+        )
+
+    faults = Faults(clock, faults_of)
     updater = updater_with(templates, [*observers, ModelFaults(faults)])
     summarizer = Summarizer(
         updater.model_caller,
@@ -156,10 +164,8 @@ def assemble(
         blocks=blocks,
         searches=searches,
         usage=usage,
-        purges=(
-            *(() if shared is None else (lambda writer: shared.erase(writer.scope),)),
-            faults.purge,
-        ),
+        faults=faults,
+        purges=(*(() if shared is None else (lambda writer: shared.erase(writer.scope),)),),
         shared=shared,
         shares_sections=settings.shared_summaries,
         expiry=expiry,

@@ -6,15 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-import msgspec
-
 from backstory.checks import messages_in
-from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import LockTimeoutError, UsageError
 from backstory.ledger.core.scope import Scope, name_text
 from backstory.ledger.text.tags import read_tags, readable_tags
 from backstory.outbox.entry import OutboxEntry, Records
-from backstory.outbox.faults import Faults, HasScope, scope_of
+from backstory.outbox.faults import Faults, HasScope, Unread, scope_of
 from backstory.outbox.outbox import SLOW_SECONDS, Outbox
 from backstory.results import RecordResult
 
@@ -27,14 +24,6 @@ _T = TypeVar("_T")
 _M = TypeVar("_M")
 
 _UNREAD_SECONDS = 30.0
-_SCOPES = 1024
-
-
-class _Unread(msgspec.Struct, frozen=True):
-    """A slow memory that is not read before `until`; skipped reads are counted as faults of `kind`."""
-
-    until: float
-    kind: str
 
 
 class AnyMemory(Records, HasScope, Protocol):
@@ -78,8 +67,6 @@ class FailSafeMemory:
         self._faults = bs.faults
         self._elapsed = elapsed
         self._outbox = outbox or bs.outbox
-        self._unread: dict[Scope, _Unread] = {}
-        self._mutex = ForkLock()
 
     @property
     def waiting(self) -> int:
@@ -191,7 +178,7 @@ class FailSafeMemory:
         """
         scope = scope_of(_named(memory))
         begun = self._elapsed()
-        unread = self._unread.get(scope)
+        unread = self._faults.state_of(scope).unread
         if unread is not None and begun < unread.until:
             self._faults.count(scope, doing, unread.kind)
             return otherwise
@@ -202,16 +189,10 @@ class FailSafeMemory:
             now = self._elapsed()
             slow = now - begun >= SLOW_SECONDS and not isinstance(error, UsageError)
             if slow or isinstance(error, LockTimeoutError):
-                self._leave_alone(scope, _Unread(now + _UNREAD_SECONDS, type(error).__name__), now)
+                self._faults.state_of(scope).unread = Unread(now + _UNREAD_SECONDS, type(error).__name__)
             return otherwise
         self._faults.recovered(scope, doing)
         return result
-
-    def _leave_alone(self, scope: Scope, unread: _Unread, now: float) -> None:
-        with self._mutex:
-            self._unread[scope] = unread
-            if len(self._unread) > _SCOPES:
-                self._unread = {scope: known for scope, known in self._unread.items() if known.until > now}
 
     def flush(self, timeout: float) -> bool:
         """Retry all queued deliveries once; return whether the outbox is empty within `timeout` seconds."""

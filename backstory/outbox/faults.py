@@ -10,8 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
@@ -26,13 +25,15 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.disk.files import lock_beside, put_in_place, read_json, translated, unfinished
 from backstory.ledger.disk.locks import FileLocks
 from backstory.ledger.learning.observing import CallEnded, Observer
+from backstory.projections.read_model import ReadModel
 from backstory.results import FaultCount
 
 _log = logging.getLogger(__name__)
 
 _AGE = timedelta(days=7)
 _KINDS = 50
-_SCOPES = 1024
+_UNWRITTEN = 1024
+"""The most memories whose counts wait to be written."""
 _LONGEST = 300
 _MOST = 2**53
 _EVERY_SECONDS = 1.0
@@ -62,10 +63,34 @@ class _File(msgspec.Struct, frozen=True):
     """When an action last succeeded after faults, by its name: earlier faults of it are not counted any more."""
 
 
-class _State:
-    """The faults of one scope in this process."""
+class Unread(msgspec.Struct, frozen=True):
+    """A slow memory that is not read before `until`; skipped reads are counted as faults of `kind`."""
 
-    def __init__(self) -> None:
+    until: float
+    kind: str
+
+
+class ScopeFaults(ReadModel):
+    """The faults of one memory in this process; `Faults` counts them.
+
+    Args:
+        faults: Counts them.
+        scope: The memory.
+        path: The path of faults.json.
+        owner: What is kept while counts wait to be written.
+    """
+
+    def __init__(self, faults: Faults, scope: Scope, path: Path, owner: object = None) -> None:
+        self._faults = faults
+        self.scope = scope
+        self.path = path
+        self.owner = owner
+        self.unread: Unread | None = None
+        """Whether reads are skipped; see `FailSafeMemory`."""
+        self.renew()
+
+    def renew(self) -> None:
+        """Start empty in a forked child; the parent writes its own pending counts."""
         self.fresh: _Counts = {}
         """Counts that are not written yet."""
         self.filed: set[_Key] = set()
@@ -77,35 +102,44 @@ class _State:
         self.good: dict[str, str] = {}
         """Successes after faults that are not written yet; see `_File.good`."""
 
+    def purge(self) -> None:
+        """Delete the counts, and faults.json."""
+        self._faults.purge(self)
+
 
 class Faults:
-    """Fault counts of each scope. Safe for threads, processes and forks.
+    """Fault counts of each memory. Safe for threads, processes and forks.
 
     The action and the class of the error name a kind of fault. A count expires 7 days after its last fault. The newest
     50 kinds are kept.
 
     Args:
-        document: Returns the path of a scope's memory.json.
         clock: Dates the faults.
+        state_of: Returns the faults of a memory.
         every: Minimum seconds between two writes of known kinds.
         patience: Seconds to wait for the lock of the file.
     """
 
     def __init__(
         self,
-        document: Callable[[Scope], Path],
         clock: Clock,
+        state_of: Callable[[Scope], ScopeFaults],
         *,
         every: float = _EVERY_SECONDS,
         patience: float = _PATIENCE_SECONDS,
     ) -> None:
-        self._document = document
+        self.state_of = state_of
         self._clock = clock
         self._every = timedelta(seconds=every)
         self._locks = FileLocks(patience, SystemClock())
         self._purging = FileLocks(_PURGE_SECONDS, SystemClock())
+        self.renew()
+
+    def renew(self) -> None:
+        """Start empty in a forked child."""
         self._mutex = threading.RLock()
-        self._states: OrderedDict[Scope, _State] = OrderedDict()
+        self._unwritten: dict[ScopeFaults, None] = {}
+        """The memories with pending counts, the oldest first."""
 
     def note(self, memory: HasScope | Scope, doing: str, error: BaseException) -> None:
         """Count a fault, and log it if it is the first of its kind since the last success.
@@ -138,141 +172,107 @@ class Faults:
         Returns:
             Whether it is the first of its kind since the last success.
         """
-        scope, key = scope_of(memory), (doing, clip(kind, MAX_NAME))
+        state, key = self.state_of(scope_of(memory)), (doing, clip(kind, MAX_NAME))
         at = spell_moment(self._clock.now())
         with self._mutex:
-            state = self._state(scope)
             first = key not in state.logged
             state.logged.add(key)
-            self._add(scope, state, FaultCount(*key, 1, at, at, clip(detail, _LONGEST)))
+            self._add(state, FaultCount(*key, 1, at, at, clip(detail, _LONGEST)))
         if first and log:
-            self._warn(scope, *key, detail)
+            self._warn(state.scope, *key, detail)
         return first
 
     def recovered(self, memory: HasScope | Scope, doing: str, *, still: Collection[str] = ()) -> None:
         """Note a success, so that the next fault is logged again, except for the kinds in `still`."""
-        # Without a fault, the usual case, this takes no lock.
-        state = self._states.get(scope_of(memory))
-        if state is not None and state.logged:
+        state = self.state_of(scope_of(memory))
+        # Without a fault, the usual case, this does not wait for a file.
+        if state.logged:
             with self._mutex:
                 state.logged = {(done, kind) for done, kind in state.logged if done != doing or kind in still}
 
     def made_good(self, memory: HasScope | Scope, doing: str) -> None:
         """Forget the faults of an action that has succeeded since, also those that other processes have counted."""
-        scope = scope_of(memory)
+        state = self.state_of(scope_of(memory))
         with self._mutex:
-            state = self._states.get(scope)
-            if state is None and not self._path(scope).exists():
-                return
-            state = self._state(scope)
-            if any(fault.doing == doing for fault in self._merged(scope, state).faults):
+            if any(fault.doing == doing for fault in self._merged(state).faults):
                 state.good[doing] = spell_moment(self._clock.now())
-                self._write(scope, state)
+                self._write(state)
 
     def of(self, memory: HasScope | Scope) -> tuple[FaultCount, ...]:
         """Return the faults of a scope, from all processes, newest first."""
-        scope = scope_of(memory)
+        state = self.state_of(scope_of(memory))
         with self._mutex:
-            state = self._states.get(scope)
-            return self._merged(scope, state or _State()).faults
+            return self._merged(state).faults
 
     def flush(self, memory: HasScope | Scope) -> None:
         """Write the pending counts of a scope."""
-        scope = scope_of(memory)
+        state = self.state_of(scope_of(memory))
         with self._mutex:
-            state = self._states.get(scope)
-            if state is not None and state.fresh:
-                self._write(scope, state)
+            if state.fresh:
+                self._write(state)
 
     def close(self) -> None:
         """Write all pending counts."""
         with self._mutex:
-            for scope in list(self._states):
-                self.flush(scope)
+            for state in list(self._unwritten):
+                self._write(state)
         self._locks.close()
         self._purging.close()
 
-    def purge(self, memory: HasScope | Scope) -> None:
-        """Delete the counts of a scope, and its faults.json.
+    def purge(self, state: ScopeFaults) -> None:
+        """Delete the counts of a memory, and its faults.json.
 
         Raises:
             StoreError: The file cannot be removed.
             LockTimeoutError: Another process holds its lock.
         """
-        scope = scope_of(memory)
-        path = self._path(scope)
+        path = state.path
         with self._mutex:
-            self._states.pop(scope, None)
+            state.renew()
+            self._unwritten.pop(state, None)
         if not path.exists() and not unfinished(path).exists():
             return
         # The file lock first: readers of the counts must not wait for another process.
         with self._purging.held(lock_beside(path)), translated(path, "remove"), self._mutex:
-            self._states.pop(scope, None)
+            state.renew()
+            self._unwritten.pop(state, None)
             for file in (path, unfinished(path)):
                 file.unlink(missing_ok=True)
 
-    def renew(self) -> None:
-        """Start empty in a forked child; the parent writes its own pending counts."""
-        self._mutex = threading.RLock()
-        self._states = OrderedDict()
-
-    def _add(self, scope: Scope, state: _State, fault: FaultCount) -> None:
+    def _add(self, state: ScopeFaults, fault: FaultCount) -> None:
         key = (fault.doing, fault.kind)
         known = state.fresh.get(key)
         state.fresh[key] = fault if known is None else _sum(known, fault)
         if len(state.fresh) > _KINDS:
             del state.fresh[min(state.fresh, key=lambda key: state.fresh[key].last)]
+        self._unwritten[state] = None
         now = self._clock.now()
         due = state.written is None or abs(now - state.written) >= self._every
         if due or key not in state.filed:
             state.written = now
-            self._write(scope, state)
+            self._write(state)
+        if len(self._unwritten) > _UNWRITTEN:
+            del self._unwritten[next(iter(self._unwritten))]
 
-    def _state(self, scope: Scope) -> _State:
-        state = self._states.setdefault(scope, _State())
-        self._states.move_to_end(scope)
-        if len(self._states) > _SCOPES:
-            gone = next((old for old, known in self._states.items() if not known.fresh), next(iter(self._states)))
-            del self._states[gone]
-        return state
-
-    def _write(self, scope: Scope, state: _State) -> None:
+    def _write(self, state: ScopeFaults) -> None:
         """Add the pending counts to the file; if that fails they stay pending."""
-        path = self._path(scope)
+        path = state.path
         if state.filed and not path.parent.is_dir():
             # The memory was removed. The lock of the file would make its folder again.
             state.fresh = {}
-            return
-        try:
-            with self._locks.held(lock_beside(path)), translated(path, "write"):
-                put_in_place(path, msgspec.json.encode(self._merged(scope, state)))
+        else:
+            try:
+                with self._locks.held(lock_beside(path)), translated(path, "write"):
+                    put_in_place(path, msgspec.json.encode(self._merged(state)))
+            except (BackstoryError, OSError) as error:
+                _log.debug("faults of %s are counted in this process only for now: %s", state.scope, error)
+                return
             state.filed.update(state.fresh)
             state.fresh, state.good = {}, {}
-        except (BackstoryError, OSError) as error:
-            _log.debug("faults of %s are counted in this process only for now: %s", scope, error)
+        self._unwritten.pop(state, None)
 
-    def _stored(self, scope: Scope) -> _File:
-        path = self._path(scope)
-        try:
-            stored = read_json(path, _File, "counts")
-        except OSError as error:
-            _log.debug("%s cannot be read: %s", path, error)
-            stored = None
-        return _File(_VERSION, ()) if stored is None else stored
-
-    def _merged(self, scope: Scope, state: _State) -> _File:
-        """Merge the counts on disk and pending ones: the newest 50 kinds, without those made good or expired."""
-        now = self._clock.now()
-        stored = self._stored(scope)
-        good = {doing: at for doing, at in {**stored.good, **state.good}.items() if _is_recent(at, now)}
-        merged: _Counts = {}
-        for fault in (*stored.faults, *state.fresh.values()):
-            if fault.last > good.get(fault.doing, ""):
-                known = merged.get((fault.doing, fault.kind))
-                merged[fault.doing, fault.kind] = fault if known is None else _sum(known, fault)
-        young = [fault for fault in (_dated(fault, now) for fault in merged.values()) if fault is not None]
-        young.sort(key=lambda fault: (fault.last, fault.doing, fault.kind), reverse=True)
-        return _File(_VERSION, tuple(young[:_KINDS]), good)
+    def _merged(self, state: ScopeFaults) -> _File:
+        return _merge(_stored(state.path), state.fresh.values(), state.good, self._clock.now())
 
     def _warn(self, scope: Scope, doing: str, kind: str, said: str, trace: BaseException | None = None) -> None:
         _log.warning(
@@ -285,9 +285,6 @@ class Faults:
             safe_text(said),
             exc_info=trace,
         )
-
-    def _path(self, scope: Scope) -> Path:
-        return self._document(scope).with_name("faults.json")
 
 
 class ModelFaults(Observer):
@@ -334,6 +331,33 @@ class EmbeddingFaults:
         else:
             said = "not every text could be embedded, so some are found by words alone: see the log; it is tried again"
             self._faults.count(scope, "embed", type(error).__name__, said, log=False)
+
+
+def stored_faults(path: Path, now: datetime) -> tuple[FaultCount, ...]:
+    """Return the faults in a faults.json, newest first."""
+    return _merge(_stored(path), (), {}, now).faults
+
+
+def _stored(path: Path) -> _File:
+    try:
+        stored = read_json(path, _File, "counts")
+    except OSError as error:
+        _log.debug("%s cannot be read: %s", path, error)
+        stored = None
+    return _File(_VERSION, ()) if stored is None else stored
+
+
+def _merge(stored: _File, fresh: Iterable[FaultCount], made_good: Mapping[str, str], now: datetime) -> _File:
+    """Merge the counts on disk and pending ones: the newest 50 kinds, without those made good or expired."""
+    good = {doing: at for doing, at in {**stored.good, **made_good}.items() if _is_recent(at, now)}
+    merged: _Counts = {}
+    for fault in (*stored.faults, *fresh):
+        if fault.last > good.get(fault.doing, ""):
+            known = merged.get((fault.doing, fault.kind))
+            merged[fault.doing, fault.kind] = fault if known is None else _sum(known, fault)
+    young = [fault for fault in (_dated(fault, now) for fault in merged.values()) if fault is not None]
+    young.sort(key=lambda fault: (fault.last, fault.doing, fault.kind), reverse=True)
+    return _File(_VERSION, tuple(young[:_KINDS]), good)
 
 
 def scope_of(memory: HasScope | Scope) -> Scope:

@@ -12,7 +12,7 @@ from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.engines.port import EventStore
-from backstory.outbox.faults import Faults
+from backstory.outbox.faults import Faults, stored_faults
 from backstory.projections.integrity.remedies import Check, counted
 from backstory.projections.integrity.witnessed import Heads, Witnessed, WitnessFile
 from backstory.witness.destinations import CommandWitness, Destination, FileWitness, destination_of
@@ -66,14 +66,15 @@ def examine_witness(store: EventStore, home: Path, witness: str, scopes: Iterabl
     """
     destination = destination_of(witness)
     document = lambda scope: home / scope.folder / "memory.json"  # noqa: E731
-    sent, faults = SentHeads(document, destination.name), Faults(document, clock)
+    sent = SentHeads(document, destination.name)
     behind, why = 0, ""
     for scope in scopes:
         with suppress(BackstoryError):
             head, last = store.head(scope.stream(LEDGER)), sent.of(scope)
             if head.seq and (last is None or last.ledger != head):
                 behind += 1
-                details = (fault.detail for fault in faults.of(scope) if fault.doing == "witness")
+                faults = stored_faults(home / scope.folder / "faults.json", clock.now())
+                details = (fault.detail for fault in faults if fault.doing == "witness")
                 why = why or next(details, "")
     if behind:
         memories = counted(behind, "memory", "memories")

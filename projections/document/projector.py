@@ -203,7 +203,7 @@ class ScopeDocument(ReadModel):
             self._work.share(self.scope, self._written.memory, self._written.head)
 
     def follow(self, *, at_least: int = 1) -> bool:
-        """Update the index if the logs have grown by so many bytes since its last update; return whether it lags."""
+        """Update the index if the logs have grown by `at_least` bytes since its last update; return whether it lags."""
         size = sum(sizes_of(self._work.store, (self.ledger, self.scope.stream(TRANSCRIPT))))
         if size - (self._indexed or 0) < at_least:
             return self._indexed is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -31,7 +32,7 @@ from backstory.ledger.disk.files import refused
 from backstory.ledger.disk.locks import FileLocks
 from backstory.ledger.extraction.models.recorded import as_reply
 from backstory.ledger.learning.observing import CallEnded, CallStarted
-from backstory.outbox.faults import Faults, ModelFaults
+from backstory.outbox.faults import Faults, ModelFaults, ScopeFaults
 from backstory.results import FaultCount
 
 ADA, BOB = Scope("ada"), Scope("bob")
@@ -48,8 +49,14 @@ def faults(tmp_path: Path, clock: FakeClock) -> Faults:
     return kept_in(tmp_path, clock)
 
 
-def kept_in(home: Path, clock: FakeClock) -> Faults:
-    return Faults(lambda scope: home / scope.folder / "memory.json", clock, patience=PATIENCE)
+def kept_in(home: Path, clock: FakeClock, patience: float = PATIENCE) -> Faults:
+    known: dict[Scope, ScopeFaults] = {}
+
+    def state_of(scope: Scope) -> ScopeFaults:
+        return known.setdefault(scope, ScopeFaults(faults, scope, home / scope.folder / "faults.json"))
+
+    faults = Faults(clock, state_of, patience=patience)
+    return faults
 
 
 def file(home: Path) -> Path:
@@ -353,7 +360,7 @@ def test_a_file_that_cannot_be_replaced_keeps_counts_in_this_process(tmp_path: P
 
 
 def test_nobody_waits_for_another_process_that_keeps_the_file(tmp_path: Path, clock: FakeClock) -> None:
-    faults = Faults(lambda scope: tmp_path / scope.folder / "memory.json", clock, patience=0)
+    faults = kept_in(tmp_path, clock, patience=0)
     others = FileLocks(0, SystemClock())
     with others.held(str(file(tmp_path).with_name("faults.lock"))):
         faults.note(ADA, "record", StoreError("x"))
@@ -407,39 +414,33 @@ def test_where_nothing_can_be_written_no_more_than_fifty_kinds_are_held(
     for number in range(60):
         faults.note(ADA, f"doing {number}", StoreError("x"))
         clock.advance(1)
-    assert len(faults._states[ADA].fresh) == 50
+    assert len(faults.state_of(ADA).fresh) == 50
     assert faults.of(ADA)[0].doing == "doing 59"
 
 
-def test_memories_beyond_a_thousand_are_let_go_of_and_their_files_stay(
-    tmp_path: Path, faults: Faults, clock: FakeClock
+def test_memories_whose_counts_are_written_are_let_go_of_and_a_few_of_the_others_kept(
+    faults: Faults, tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "users").mkdir()
+    monkeypatch.setattr("backstory.outbox.faults._UNWRITTEN", 2)
     faults.note(ADA, "record", StoreError("x"))
-    for number in range(1100):
-        faults._state(Scope(f"u{number}"))
-    assert len(faults._states) == 1024
-    assert counted(faults) == {("record", "StoreError"): 1}
+    assert not faults._unwritten
+    (tmp_path / "users/gone").write_text("a file where a folder should be")
+    for number in range(5):
+        faults.note(Scope("gone", f"agent{number}"), "record", StoreError("x"))
+    assert len(faults._unwritten) == 2
 
 
-def test_a_memory_that_fails_again_and_again_is_not_let_go_of(
-    faults: Faults, clock: FakeClock, caplog: pytest.LogCaptureFixture
-) -> None:
-    for number in range(1500):
-        if number % 500 == 0:
-            clock.advance(2)
-            faults.note(ADA, "record", StoreError("x"))
-        faults._state(Scope(f"u{number}"))
-    faults.note(ADA, "record", StoreError("x"))
-    assert len(caplog.records) == 1
-
-
-def test_counts_that_are_not_written_are_let_go_of_last(tmp_path: Path, faults: Faults) -> None:
-    (tmp_path / "users").write_text("a file where a folder should be")
-    faults.note(ADA, "record", StoreError("x"))
-    for number in range(1500):
-        faults._state(Scope(f"u{number}"))
-    assert counted(faults) == {("record", "StoreError"): 1}
+def test_counts_that_wait_to_be_written_are_kept_while_many_other_memories_are_used(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with open_home(tmp_path, clock=clock) as bs:
+        for _ in range(3):
+            bs.faults.count(ADA, "record", "StoreError")
+        for number in range(300):
+            bs._services.states(Scope(f"user{number}"))
+        gc.collect()
+        bs.faults.count(ADA, "record", "StoreError")
+        assert [fault.count for fault in bs.faults.of(ADA)] == [4]
+    assert counted(kept_in(tmp_path, clock)) == {("record", "StoreError"): 4}
 
 
 # Forgetting.
@@ -463,17 +464,17 @@ def test_what_is_purged_does_not_come_back_from_this_process(tmp_path: Path, fau
     for _ in range(3):
         faults.note(ADA, "record", StoreError("x"))
     file(tmp_path).with_name(".faults.json.new").write_text("half")
-    faults.purge(ADA)
+    faults.state_of(ADA).purge()
     faults.close()
     assert faults.of(ADA) == ()
     assert sorted(path.name for path in file(tmp_path).parent.iterdir()) == ["faults.lock"]
     file(tmp_path).with_name(".faults.json.new").write_text("half")
-    faults.purge(ADA)
+    faults.state_of(ADA).purge()
     assert sorted(path.name for path in file(tmp_path).parent.iterdir()) == ["faults.lock"]
 
 
 def test_purging_what_never_failed_touches_nothing(tmp_path: Path, faults: Faults) -> None:
-    faults.purge(ADA)
+    faults.state_of(ADA).purge()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -483,6 +484,7 @@ def test_purging_what_never_failed_touches_nothing(tmp_path: Path, faults: Fault
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_counts_for_itself(tmp_path: Path, faults: Faults, clock: FakeClock) -> None:
     register(faults)  # as the services of a home do for theirs
+    register(faults.state_of(ADA))
     for _ in range(3):
         faults.note(ADA, "record", StoreError("x"))
     with faults._mutex:

@@ -7,7 +7,6 @@ from outboxes import ADA, BOB, Elapsed, kinds
 
 from backstory.home import Backstory
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
-from backstory.ledger.core.scope import Scope
 from backstory.outbox.fail_safe import FailSafeMemory
 
 
@@ -58,17 +57,6 @@ def test_a_read_that_went_well_has_the_next_fault_logged_again(
     door.guarded(ADA, "search", lambda: 7, 0)
     door.guarded(ADA, "search", lambda: 1 // 0, 0)
     assert len(caplog.records) == 2
-
-
-def test_of_memories_that_are_left_alone_those_of_long_ago_are_let_go_of(
-    door: FailSafeMemory, elapsed: Elapsed
-) -> None:
-    from backstory.outbox.fail_safe import _Unread
-
-    for number in range(1100):
-        door._leave_alone(Scope(f"u{number}"), _Unread(elapsed.now + 30, "x"), elapsed.now)
-        elapsed.now += 1
-    assert len(door._unread) < 200
 
 
 def test_a_question_that_was_wrong_keeps_nobody_from_asking_another(

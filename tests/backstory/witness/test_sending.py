@@ -28,7 +28,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
-from backstory.outbox.faults import Faults
+from backstory.outbox.faults import Faults, ScopeFaults
 from backstory.witness.sender import HeadSender, SentHeads
 
 pytestmark = pytest.mark.slow  # servers and processes: more than an inner loop needs
@@ -43,7 +43,13 @@ class Bench:
     def __init__(self, home: Path, memo: Memo, *, delay: float = NEVER, again: float = NEVER) -> None:
         self.memo, self.store = memo, JsonlStore(home)
         place = lambda scope: home / scope.folder / "memory.json"  # noqa: E731
-        self.faults = Faults(place, FakeClock())
+        known: dict[Scope, ScopeFaults] = {}
+        self.faults = Faults(
+            FakeClock(),
+            lambda scope: known.setdefault(
+                scope, ScopeFaults(self.faults, scope, place(scope).with_name("faults.json"))
+            ),
+        )
         self.sent = SentHeads(place, memo.name)
         self.sender = HeadSender(self.store, memo, self.sent, self.faults, FakeClock(), delay=delay, again=again)
         self.writer = self.writer_of(SCOPE)
