@@ -25,6 +25,7 @@ from backstory.projections.index.keyed_commits import KeyedCommits
 from backstory.projections.read_model import ReadModel
 from backstory.projections.search.query import WORDS, Search, delete_stale_words
 from backstory.projections.search.services import SearchServices
+from backstory.projections.search.vectors.background_embedding import ScopeEmbedding
 from backstory.projections.shared.memories import SharedMemories
 from backstory.projections.turns import TurnFollower, TurnLog
 
@@ -139,10 +140,18 @@ class ScopeState:
         """The commits that were made under a key."""
         return KeyedCommits(self.index)
 
+    @_Part
+    def embedding(self) -> ScopeEmbedding:
+        """How far facts and turns are embedded in the background."""
+        weakly = weakref.ref(self)
+        return self.home.searches.embedding_of(
+            self.scope, lambda: None if (state := weakly()) is None else state.search
+        )
+
     @_warm
     def search(self) -> Search:
         """Facts and turns by words and by meaning."""
-        return self.home.searches.search(self.writer, self._follower, self._let_go_of_turns)
+        return self.home.searches.search(self.writer, self.embedding, self._follower, self._let_go_of_turns)
 
     def _let_go_of_turns(self) -> None:
         """Drop the turns that were read, unless something else shows them."""

@@ -28,10 +28,9 @@ from backstory.outbox.outbox import Outbox
 from backstory.projections.document.fact_use import FactUse
 from backstory.projections.document.projector import DocumentProjector
 from backstory.projections.index.builder import IndexProgress
-from backstory.projections.search.query import Search
 from backstory.projections.search.services import SearchServices
 from backstory.projections.search.vectors.packaged_model import UNRELATED, PackagedEmbedder
-from backstory.scope_state import ScopeState, ScopeStates
+from backstory.scope_state import ScopeStates
 from backstory.services.context import blocks_of
 from backstory.services.services import HomeServices
 
@@ -123,18 +122,8 @@ def assemble(
         producer.start()
     shared = shared_memories(settings, store)
 
-    def state_of(scope: Scope) -> ScopeState | None:
-        # A thread of the background must not keep a home that nothing uses.
-        home = states_alive()
-        return None if home is None else home.get(scope)
-
-    def search_of(scope: Scope) -> Search | None:
-        state = state_of(scope)
-        return None if state is None else state.search
-
     searches = SearchServices(
         document,
-        search_of,
         embedder,
         background=background,
         top_k=settings.search_top_k,

@@ -223,13 +223,13 @@ class Searching(Operations):
         services = self._services
         limit = None if timeout is None else min(checks.number("timeout", timeout, 0, math.inf), _MAX_SECONDS)
         begun = time.monotonic()
-        own, searches = services.writer, services.home.searches
+        own, searches, states = services.writer, services.home.searches, services.home.states
         reading = services.beside() or services.reading()
-        embedded = searches.embed(own.scope, timeout=limit, progress=progress)
+        embedded = searches.embed(states(own.scope).embedding, timeout=limit, progress=progress)
         if reading is own:
             return embedded
         left = None if limit is None else max(0.0, begun + limit - time.monotonic())
-        return embedded + searches.embed(reading.scope, timeout=left, progress=progress)
+        return embedded + searches.embed(states(reading.scope).embedding, timeout=left, progress=progress)
 
     asearch = in_thread(search)
     aembed = in_thread(embed)

@@ -12,7 +12,12 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.writer import Writer
 from backstory.projections.search.filters import SPACES
 from backstory.projections.search.query import Search, must_have_spare_files
-from backstory.projections.search.vectors.background_embedding import BackgroundEmbedding, Embedded, Source
+from backstory.projections.search.vectors.background_embedding import (
+    BackgroundEmbedding,
+    Embedded,
+    ScopeEmbedding,
+    Source,
+)
 from backstory.projections.search.vectors.embedder import Embedder
 from backstory.projections.search.vectors.passages import Passage
 from backstory.projections.search.vectors.scope_vectors import VECTORS, Vectors
@@ -30,16 +35,15 @@ class _Closes(Protocol):
 class SearchServices:
     """Makes the searches of a home's memories; safe for threads and forks.
 
-    `document` says where a scope's memory.json lies, beside which its vectors are kept. `known` returns the search of a
-    scope that is in use. Without an `embedder` there is no search by meaning; with `background` a thread embeds the
-    rest after the first search. `top_k` and `min_similarity` are as configured. `embedded` gets the outcome of each
-    embedding in the background: an error, or None.
+    `document` says where a scope's memory.json lies, beside which its vectors are kept. Without an `embedder` there is
+    no search by meaning; with `background` a thread embeds the rest after the first search. `top_k` and
+    `min_similarity` are as configured. `embedded` gets the outcome of each embedding in the background: an error, or
+    None.
     """
 
     def __init__(
         self,
         document: Callable[[Scope], Path],
-        known: Callable[[Scope], Search | None],
         embedder: Embedder | None = None,
         *,
         background: bool = True,
@@ -49,18 +53,27 @@ class SearchServices:
     ) -> None:
         self.top_k = top_k
         self._document = document
-        self._known = known
         self._embedder = embedder
         self._background = background
         self._min_similarity = min_similarity
-        self.embedding = BackgroundEmbedding(self._source, settled=embedded)
+        self.embedding = BackgroundEmbedding(settled=embedded)
 
-    def search(self, writer: Writer, follower: TurnFollower, written: Callable[[], None] = lambda: None) -> Search:
+    def embedding_of(self, scope: Scope, search: Callable[[], Search | None]) -> ScopeEmbedding:
+        """Return what is known of the embedding of a memory; `search` returns its search while it is in use."""
+        return ScopeEmbedding(scope, lambda: _source(scope, search()))
+
+    def search(
+        self,
+        writer: Writer,
+        embedding: ScopeEmbedding,
+        follower: TurnFollower,
+        written: Callable[[], None] = lambda: None,
+    ) -> Search:
         """Make the search of a writer's scope; `written` is called when it does not need the follower any more."""
-        scope, meaning = writer.scope, None
-        path = self._document(scope).with_name(VECTORS)
+        meaning = None
+        path = self._document(writer.scope).with_name(VECTORS)
         if self._embedder is not None:
-            wanted = partial(self.embedding.wanted, scope) if self._background else None
+            wanted = partial(self.embedding.wanted, embedding) if self._background else None
             meaning = SemanticSearch(Vectors(path, self._embedder), wanted)
         return Search(
             writer,
@@ -73,9 +86,13 @@ class SearchServices:
         )
 
     def embed(
-        self, scope: Scope, *, timeout: float | None = None, progress: Callable[[int, int], None] | None = None
+        self,
+        embedding: ScopeEmbedding,
+        *,
+        timeout: float | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> Embedded:
-        """Embed here and now what of a scope is not; `timeout` is in seconds, `progress` gets how many are done.
+        """Embed here and now what of a memory is not; `timeout` is in seconds, `progress` gets how many are done.
 
         Raises:
             NoModelError: there is no embedding model.
@@ -88,13 +105,7 @@ class SearchServices:
                 "and embedding_base_url"
             )
         must_have_spare_files()
-        return self.embedding.catch_up(scope, timeout=timeout, progress=progress)
-
-    def _source(self, scope: Scope) -> Source:
-        search = self._known(scope)
-        if search is None or search.meaning is None:
-            raise NoModelError(f"{scope} was not searched by meaning lately: search it first")
-        return _Source(search.writer, search, search.meaning.vectors)
+        return self.embedding.catch_up(embedding, timeout=timeout, progress=progress)
 
     def close(self) -> None:
         """End what embeds in the background."""
@@ -123,3 +134,9 @@ class _Source:
     def passages(self, space: str) -> Iterator[Passage]:
         """Yield what stands in a space."""
         return self._search.passages(space)
+
+
+def _source(scope: Scope, search: Search | None) -> Source:
+    if search is None or search.meaning is None:
+        raise NoModelError(f"{scope} was not searched by meaning lately: search it first")
+    return _Source(search.writer, search, search.meaning.vectors)

@@ -1,6 +1,6 @@
 """Background embedding: a thread that embeds what is not embedded yet.
 
-One thread per home, started by the first need, goes from scope to scope and asks whether to stop after each batch. It
+One thread per home, started by the first need, goes from memory to memory and asks whether to stop after each batch. It
 runs at a low priority where the system knows such a thing for threads, and ends when there has been nothing to do for a
 while. What goes wrong is logged once, and tried again after longer and longer pauses; searching goes on meanwhile.
 """
@@ -19,9 +19,9 @@ from typing import Protocol
 import msgspec
 
 from backstory.ledger.concurrency.jobs import Jobs
-from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import Scope
+from backstory.projections.read_model import ReadModel
 from backstory.projections.search.vectors.passages import Passage
 from backstory.projections.search.vectors.scope_vectors import Bringing, Vectors
 
@@ -38,7 +38,6 @@ _END_SECONDS = 1.0
 """A batch that is done by then is kept when a home is closed; no longer wait for a model."""
 
 _NICENESS = 10
-_KEPT = 1024
 
 
 class Source(Protocol):
@@ -72,28 +71,38 @@ class Embedded(msgspec.Struct, frozen=True):
         return Embedded(self.model, self.embedded + other.embedded, self.total + other.total, self.new + other.new)
 
 
-class _Seen(msgspec.Struct):
-    """What became of a scope when it was looked at last."""
+class ScopeEmbedding(ReadModel):
+    """What became of a memory when it was looked at last.
 
-    looked: float
-    done: tuple[Hashable, list[int]] | None = None
-    """The state in which nothing was left to do, and how much was known then: a file may be lost."""
-    failures: int = 0
+    Args:
+        scope: The memory.
+        source: Returns what is to be embedded; it is asked in the background, and must not keep the home alive.
+    """
+
+    def __init__(self, scope: Scope, source: Callable[[], Source]) -> None:
+        self.scope = scope
+        self.source = source
+        self.looked: float | None = None
+        self.done: tuple[Hashable, list[int]] | None = None
+        """The state in which nothing was left to do, and how much was known then: a file may be lost."""
+        self.failures = 0
+
+    def start_over(self) -> None:
+        """Have the passages compared again."""
+        self.done = None
 
 
-class BackgroundEmbedding(Jobs[Scope]):
-    """Embeds the scopes of a home that are searched; safe for threads and forks.
+class BackgroundEmbedding(Jobs[ScopeEmbedding]):
+    """Embeds the memories of a home that are searched; safe for threads and forks.
 
-    `source` says what is to be embedded of a scope; it is asked in the background. `again` is how many seconds pass
-    between two looks at one scope, `pauses` the shortest and the longest after something went wrong. `settled` gets the
-    outcome of each look at a scope: an error, or None.
+    `again` is how many seconds pass between two looks at one memory, `pauses` the shortest and the longest after
+    something went wrong. `settled` gets the outcome of each look at a memory: an error, or None.
     """
 
     _THREAD = "backstory-embedding"
 
     def __init__(
         self,
-        source: Callable[[Scope], Source],
         *,
         again: float = _AGAIN_SECONDS,
         pauses: tuple[float, float] = _PAUSES,
@@ -101,38 +110,35 @@ class BackgroundEmbedding(Jobs[Scope]):
         settled: Callable[[Scope, Exception | None], None] = lambda *_: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._source = source
         self._again = again
         self._pauses = pauses
         self.IDLE_SECONDS = idle
         self._now = now
         self._settled = settled
-        self._seen: Recent[Scope, _Seen] = Recent(_KEPT)
         super().__init__()
 
     def renew(self) -> None:
         """Begin anew in a child of this process, which has none of its threads."""
         super().renew()
-        self._due: dict[Scope, float] = {}
+        self._due: dict[ScopeEmbedding, float] = {}
 
     # What is wanted.
 
-    def wanted(self, scope: Scope) -> None:
-        """Take note that a scope's meanings are asked for; it costs nothing where that is known already."""
-        if scope in self._due:
+    def wanted(self, memory: ScopeEmbedding) -> None:
+        """Take note that a memory's meanings are asked for; it costs nothing where that is known already."""
+        if memory in self._due:
             return
         with self._changed:
             if self.ending:
                 return
-            seen = self._seen.get(scope)
-            self._due.setdefault(scope, 0.0 if seen is None else seen.looked + self._pause(seen))
+            self._due.setdefault(memory, 0.0 if memory.looked is None else memory.looked + self._pause(memory))
             self._wake()
 
-    def _pause(self, seen: _Seen) -> float:
-        if not seen.failures:
+    def _pause(self, memory: ScopeEmbedding) -> float:
+        if not memory.failures:
             return self._again
         shortest, longest = self._pauses
-        return min(longest, shortest * 2.0 ** min(seen.failures - 1, 30))
+        return min(longest, shortest * 2.0 ** min(memory.failures - 1, 30))
 
     def close(self, patience: float = _END_SECONDS) -> None:
         """End the thread, after the batch that it is at; what is not embedded is embedded another time.
@@ -153,40 +159,38 @@ class BackgroundEmbedding(Jobs[Scope]):
         _step_back()
         super()._work()
 
-    def _next(self) -> tuple[float, Scope | None] | None:
+    def _next(self) -> tuple[float, ScopeEmbedding | None] | None:
         if not self._due:
             return None
-        scope = min(self._due, key=self._due.__getitem__)
-        left = self._due[scope] - self._now()
+        memory = min(self._due, key=self._due.__getitem__)
+        left = self._due[memory] - self._now()
         if left > 0:
             return left, None
-        del self._due[scope]
-        return left, scope
+        del self._due[memory]
+        return left, memory
 
-    def _run(self, scope: Scope, /) -> None:
-        seen = self._seen.pop(scope, None) or _Seen(0.0)
+    def _run(self, memory: ScopeEmbedding, /) -> None:
         try:
-            finished = self._bring(scope, seen)
-            seen.failures = 0
-            self._settled(scope, None)
-        except Exception as error:  # noqa: BLE001 the thread outlives whatever one scope does to it
+            finished = self._bring(memory)
+            memory.failures = 0
+            self._settled(memory.scope, None)
+        except Exception as error:  # noqa: BLE001 the thread outlives whatever one memory does to it
             if self.ending:
                 # What it worked with was closed under it.
                 return
-            self._tell(scope, seen, error)
+            self._tell(memory, error)
             finished = False
-        seen.looked = self._now()
         with self._changed:
-            self._seen.put(scope, seen)
+            memory.looked = self._now()
             if not finished and not self.ending:
-                self._due.setdefault(scope, seen.looked + (self._pause(seen) if seen.failures else 0.0))
+                self._due.setdefault(memory, memory.looked + (self._pause(memory) if memory.failures else 0.0))
 
-    def _bring(self, scope: Scope, seen: _Seen) -> bool:
-        """Embed what is missing in a scope; False where something is left."""
-        source = self._source(scope)
+    def _bring(self, memory: ScopeEmbedding) -> bool:
+        """Embed what is missing in a memory; False where something is left."""
+        source = memory.source()
         # Asked first: what is committed meanwhile makes it another one.
         state = source.state()
-        if seen.done is not None and seen.done == (state, _counts(source)):
+        if memory.done is not None and memory.done == (state, _counts(source)):
             return True
         ends = self._now() + _TURN_SECONDS
 
@@ -197,27 +201,34 @@ class BackgroundEmbedding(Jobs[Scope]):
             source.vectors.bring(space, source.passages(space), stop=stop)
             if stop():
                 return False
-        seen.done = (state, _counts(source))
+        memory.done = (state, _counts(source))
         return True
 
-    def _tell(self, scope: Scope, seen: _Seen, error: Exception) -> None:
-        seen.failures += 1
-        level = logging.WARNING if seen.failures == 1 else logging.DEBUG
+    def _tell(self, memory: ScopeEmbedding, error: Exception) -> None:
+        memory.failures += 1
+        level = logging.WARNING if memory.failures == 1 else logging.DEBUG
         trace = None if isinstance(error, BackstoryError) else error
         message = "%s is searched by words as far as it is not embedded, which is tried again: %s"
-        _log.log(level, message, scope, error, exc_info=trace)
-        self._settled(scope, error)
+        _log.log(level, message, memory.scope, error, exc_info=trace)
+        self._settled(memory.scope, error)
 
     # In the foreground.
 
-    def catch_up(self, scope: Scope, *, timeout: float | None = None, progress: Bringing | None = None) -> Embedded:
-        """Embed here and now what of a scope is not embedded yet, for `timeout` seconds at most; return how far it is.
+    def catch_up(
+        self, memory: ScopeEmbedding, *, timeout: float | None = None, progress: Bringing | None = None
+    ) -> Embedded:
+        """Embed here and now what of a memory is not embedded yet; return how far it is.
+
+        Args:
+            memory: The memory.
+            timeout: For how many seconds at most.
+            progress: Gets how many are done, of how many.
 
         Raises:
             ModelUnavailableError, ModelRejectedError: something cannot be embedded; what was is kept.
-            LockTimeoutError, CorruptLogError, StoreError: as the scope's logs and files.
+            LockTimeoutError, CorruptLogError, StoreError: as the memory's logs and files.
         """
-        source = self._source(scope)
+        source = memory.source()
         ends = None if timeout is None else self._now() + timeout
 
         def left() -> float | None:

@@ -17,7 +17,12 @@ from fakes import PATIENCE, open_home
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import ModelUnavailableError, StoreError
 from backstory.ledger.core.scope import Scope
-from backstory.projections.search.vectors.background_embedding import BackgroundEmbedding, Embedded, Source
+from backstory.projections.search.vectors.background_embedding import (
+    BackgroundEmbedding,
+    Embedded,
+    ScopeEmbedding,
+    Source,
+)
 from backstory.projections.search.vectors.passages import Passage
 from backstory.projections.search.vectors.scope_vectors import VECTORS, Vectors
 
@@ -60,19 +65,18 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.embedder = BagOfWords()
-        self.sources: dict[Scope, Texts] = {}
+        self.known: dict[Scope, ScopeEmbedding] = {}
         self.all: list[BackgroundEmbedding] = []
 
     def add(self, scope: Scope, count: int = 3) -> Texts:
         folder = self.folder / str(scope.user)
         folder.mkdir()
-        self.sources[scope] = Texts(folder, self.embedder, count)
-        return self.sources[scope]
+        texts = Texts(folder, self.embedder, count)
+        self.known[scope] = ScopeEmbedding(scope, lambda: texts)
+        return texts
 
     def embedding(self, **options) -> BackgroundEmbedding:
-        self.all.append(
-            BackgroundEmbedding(self.sources.__getitem__, **{"again": 0.0, "pauses": (0.0, 0.0), **options})
-        )
+        self.all.append(BackgroundEmbedding(**{"again": 0.0, "pauses": (0.0, 0.0), **options}))
         return self.all[-1]
 
 
@@ -86,7 +90,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     yield made
     for embedding in made.all:
         embedding.close(PATIENCE)
-        assert not embedding._threads or not embedding._thread.is_alive()
+        assert not any(thread.is_alive() for thread in embedding._threads)
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -103,7 +107,7 @@ def test_what_is_wanted_is_embedded_by_and_by_in_a_thread_of_its_own(bench):
     texts = bench.add(ADA)
     threads: set[str] = set()
     bench.embedder.before = lambda _: threads.add(threading.current_thread().name)
-    bench.embedding().wanted(ADA)
+    bench.embedding().wanted(bench.known[ADA])
     until(lambda: texts.embedded == 6)
     assert threads == {"backstory-embedding"}
 
@@ -123,11 +127,11 @@ def test_to_want_something_never_waits(bench):
 
     bench.embedder.before = hold
     embedding = bench.embedding()
-    embedding.wanted(ADA)
+    embedding.wanted(bench.known[ADA])
     assert entered.wait(PATIENCE)
     begun = time.monotonic()
     for _ in range(100):
-        embedding.wanted(ADA)
+        embedding.wanted(bench.known[ADA])
     assert time.monotonic() - begun < PATIENCE / 2
     leave.set()
 
@@ -135,12 +139,12 @@ def test_to_want_something_never_waits(bench):
 def test_what_has_changed_is_embedded_when_it_is_wanted_again(bench):
     texts = bench.add(ADA)
     embedding = bench.embedding()
-    embedding.wanted(ADA)
+    embedding.wanted(bench.known[ADA])
     until(lambda: texts.embedded == 6)
     texts.texts["turns"]["new"] = "a new thing"
     del texts.texts["facts"]["f0"]
     texts.version += 1
-    embedding.wanted(ADA)
+    embedding.wanted(bench.known[ADA])
     until(lambda: texts.vectors.has("turns", "new") and not texts.vectors.has("facts", "f0"))
     assert bench.embedder.read.count("a new thing") == 1
     assert len(bench.embedder.read) == 7
@@ -150,13 +154,13 @@ def test_where_nothing_has_changed_nothing_is_listed(bench):
     texts = bench.add(ADA)
     other = bench.add(BOB)
     embedding = bench.embedding()
-    embedding.wanted(ADA)
-    until(lambda: texts.embedded == 6 and ADA in embedding._seen)
+    embedding.wanted(bench.known[ADA])
+    until(lambda: texts.embedded == 6 and bench.known[ADA].looked is not None)
     listed = texts.listed
-    embedding.wanted(ADA)
-    until(lambda: ADA not in embedding._due)
+    embedding.wanted(bench.known[ADA])
+    until(lambda: bench.known[ADA] not in embedding._due)
     # Scopes take their turns, so that one was looked at before this one is done.
-    embedding.wanted(BOB)
+    embedding.wanted(bench.known[BOB])
     until(lambda: other.embedded == 6)
     assert texts.listed == listed
 
@@ -164,10 +168,10 @@ def test_where_nothing_has_changed_nothing_is_listed(bench):
 def test_where_the_file_was_lost_it_is_embedded_again(bench):
     texts = bench.add(ADA)
     embedding = bench.embedding()
-    embedding.wanted(ADA)
-    until(lambda: texts.embedded == 6 and ADA in embedding._seen)
+    embedding.wanted(bench.known[ADA])
+    until(lambda: texts.embedded == 6 and bench.known[ADA].looked is not None)
     (bench.folder / "ada" / VECTORS).unlink()
-    embedding.wanted(ADA)
+    embedding.wanted(bench.known[ADA])
     until(lambda: texts.embedded == 6)
     assert len(bench.embedder.read) == 12
 
@@ -175,12 +179,12 @@ def test_where_the_file_was_lost_it_is_embedded_again(bench):
 def test_a_scope_is_not_looked_at_all_the_time(bench):
     texts = bench.add(ADA)
     embedding = bench.embedding(again=3600.0)
-    embedding.wanted(ADA)
-    until(lambda: ADA in embedding._seen)
+    embedding.wanted(bench.known[ADA])
+    until(lambda: bench.known[ADA].looked is not None)
     listed = texts.listed
     texts.version += 1
-    embedding.wanted(ADA)
-    assert embedding._due[ADA] > time.monotonic() + 3000
+    embedding.wanted(bench.known[ADA])
+    assert embedding._due[bench.known[ADA]] > time.monotonic() + 3000
     assert texts.listed == listed
 
 
@@ -191,11 +195,11 @@ def test_one_large_scope_does_not_keep_the_others_waiting(bench):
     def slowly(texts: Sequence[str]) -> None:
         now[0] += 10
         if len(bench.embedder.read) == 32:
-            embedding.wanted(BOB)
+            embedding.wanted(bench.known[BOB])
 
     bench.embedder.before = slowly
     embedding = bench.embedding(now=lambda: now[0])
-    embedding.wanted(ADA)
+    embedding.wanted(bench.known[ADA])
     until(lambda: small.embedded == 6)
     assert "fact 199" not in bench.embedder.read[: bench.embedder.read.index("turn 2")]
     until(lambda: large.embedded == 400)
@@ -212,7 +216,7 @@ def test_what_goes_wrong_is_told_once_and_tried_again(bench, caplog):
 
     bench.embedder.before = fail
     with caplog.at_level(logging.WARNING):
-        bench.embedding().wanted(ADA)
+        bench.embedding().wanted(bench.known[ADA])
         until(lambda: texts.embedded == 6)
     assert left == [0]
     assert caplog.text.count("the server is down") == 1
@@ -222,16 +226,10 @@ def test_what_goes_wrong_is_told_once_and_tried_again(bench, caplog):
 def test_the_pauses_after_what_goes_wrong_grow_up_to_a_bound(bench):
     bench.add(ADA)
     embedding = bench.embedding(pauses=(1.0, 300.0))
-    from backstory.projections.search.vectors.background_embedding import _Seen
-
-    assert [embedding._pause(_Seen(0.0, failures=number)) for number in (1, 2, 3, 9, 10, 5000)] == [
-        1,
-        2,
-        4,
-        256,
-        300,
-        300,
-    ]
+    pauses = []
+    for bench.known[ADA].failures in (1, 2, 3, 9, 10, 5000):
+        pauses.append(embedding._pause(bench.known[ADA]))
+    assert pauses == [1, 2, 4, 256, 300, 300]
 
 
 def test_a_source_that_fails_harms_no_other(bench, caplog):
@@ -243,8 +241,8 @@ def test_a_source_that_fails_harms_no_other(bench, caplog):
     broken.passages = fail  # type: ignore[method-assign]
     embedding = bench.embedding(pauses=(3600.0, 3600.0))
     with caplog.at_level(logging.WARNING):
-        embedding.wanted(ADA)
-        embedding.wanted(BOB)
+        embedding.wanted(bench.known[ADA])
+        embedding.wanted(bench.known[BOB])
         until(lambda: texts.embedded == 6)
     assert "Traceback" in caplog.text
     assert "a bug" in caplog.text
@@ -260,7 +258,7 @@ def test_closing_ends_it_after_the_batch_it_is_at(bench):
         leave.wait(PATIENCE)
 
     bench.embedder.before = hold
-    embedding.wanted(ADA)
+    embedding.wanted(bench.known[ADA])
     assert entered.wait(PATIENCE)
     closing = threading.Thread(target=embedding.close)
     closing.start()
@@ -269,7 +267,7 @@ def test_closing_ends_it_after_the_batch_it_is_at(bench):
     closing.join(PATIENCE)
     assert not closing.is_alive()
     assert len(bench.embedder.read) == 16
-    embedding.wanted(ADA)
+    embedding.wanted(bench.known[ADA])
     assert not embedding._threads
     assert texts.embedded == 16
 
@@ -277,19 +275,19 @@ def test_closing_ends_it_after_the_batch_it_is_at(bench):
 def test_a_thread_without_work_ends_and_comes_back(bench):
     texts = bench.add(ADA)
     embedding = bench.embedding(idle=0.0)
-    embedding.wanted(ADA)
+    embedding.wanted(bench.known[ADA])
     until(lambda: texts.embedded == 6)
     until(lambda: not embedding._threads)
     texts.texts["turns"]["new"] = "a new thing"
     texts.version += 1
-    embedding.wanted(ADA)
+    embedding.wanted(bench.known[ADA])
     until(lambda: texts.embedded == 7)
 
 
 def test_what_nobody_holds_any_more_goes(bench):
     bench.add(ADA)
-    embedding = BackgroundEmbedding(bench.sources.__getitem__, idle=0.0)
-    embedding.wanted(ADA)
+    embedding = BackgroundEmbedding(idle=0.0)
+    embedding.wanted(bench.known[ADA])
     until(lambda: not embedding._threads)
     gone = weakref.ref(embedding)
     embedding = None  # type: ignore[assignment]
@@ -300,14 +298,14 @@ def test_a_forked_process_embeds_for_itself(bench):
     texts = bench.add(ADA)
     embedding = bench.embedding()
     register(embedding)  # as the services of a home do for theirs
-    embedding.wanted(ADA)
+    embedding.wanted(bench.known[ADA])
     until(lambda: texts.embedded == 6)
     with embedding._changed:
         child = os.fork()
         if child == 0:
             texts.texts["turns"]["new"] = "a new thing"
             texts.version += 1
-            embedding.wanted(ADA)
+            embedding.wanted(bench.known[ADA])
             ends = time.monotonic() + PATIENCE
             while texts.embedded < 7 and time.monotonic() < ends:
                 time.sleep(0.01)
@@ -323,10 +321,12 @@ def test_catching_up_embeds_here_and_says_how_far_it_is(bench):
     source: Source = bench.add(ADA)
     embedding = bench.embedding()
     told: list[tuple[int, int]] = []
-    assert embedding.catch_up(ADA, progress=lambda done, total: told.append((done, total))) == reached(6, 6, 6)
+    assert embedding.catch_up(bench.known[ADA], progress=lambda done, total: told.append((done, total))) == reached(
+        6, 6, 6
+    )
     assert told == [(0, 3), (3, 3), (3, 6), (6, 6)]
     assert not embedding._threads
-    assert embedding.catch_up(ADA) == reached(6, 6, 0)
+    assert embedding.catch_up(bench.known[ADA]) == reached(6, 6, 0)
     assert source.vectors.count("turns") == 3
 
 
@@ -339,9 +339,9 @@ def test_catching_up_ends_when_the_time_is_up(bench):
 
     bench.embedder.before = slowly
     embedding = bench.embedding(now=lambda: now[0])
-    assert embedding.catch_up(ADA, timeout=0) == reached(0, 80, 0)
-    assert embedding.catch_up(ADA, timeout=15) == reached(32, 80, 32)
-    assert embedding.catch_up(ADA) == reached(80, 80, 48)
+    assert embedding.catch_up(bench.known[ADA], timeout=0) == reached(0, 80, 0)
+    assert embedding.catch_up(bench.known[ADA], timeout=15) == reached(32, 80, 32)
+    assert embedding.catch_up(bench.known[ADA]) == reached(80, 80, 48)
 
 
 def test_catching_up_tells_the_model_how_much_time_is_left(bench):
@@ -353,9 +353,9 @@ def test_catching_up_tells_the_model_how_much_time_is_left(bench):
 
     bench.embedder.before = slowly
     embedding = bench.embedding(now=lambda: now[0])
-    embedding.catch_up(ADA, timeout=25)
+    embedding.catch_up(bench.known[ADA], timeout=25)
     assert bench.embedder.given == [25, 15, 5]
-    embedding.catch_up(ADA)
+    embedding.catch_up(bench.known[ADA])
     assert bench.embedder.given[3:] == [None] * 3
 
 
@@ -369,7 +369,7 @@ def test_catching_up_stops_at_a_model_that_hangs_until_the_time_is_up(bench):
             raise ModelUnavailableError("it kept silent")
 
     bench.embedder.before = hang
-    assert bench.embedding(now=lambda: now[0]).catch_up(ADA, timeout=10) == reached(16, 80, 16)
+    assert bench.embedding(now=lambda: now[0]).catch_up(bench.known[ADA], timeout=10) == reached(16, 80, 16)
 
 
 def test_catching_up_raises_what_goes_wrong_and_keeps_what_was_done(bench):
@@ -382,12 +382,12 @@ def test_catching_up_raises_what_goes_wrong_and_keeps_what_was_done(bench):
     bench.embedder.before = fail
     embedding = bench.embedding()
     with pytest.raises(ModelUnavailableError, match="down"):
-        embedding.catch_up(ADA)
+        embedding.catch_up(bench.known[ADA])
     assert texts.embedded == 16
     broken = bench.add(BOB)
     broken.passages = lambda space: (_ for _ in ()).throw(StoreError("unreadable"))  # type: ignore[method-assign]
     with pytest.raises(StoreError, match="unreadable"):
-        embedding.catch_up(BOB)
+        embedding.catch_up(bench.known[BOB])
 
 
 def test_the_foreground_does_not_wait_for_the_background(bench):
@@ -401,9 +401,9 @@ def test_the_foreground_does_not_wait_for_the_background(bench):
 
     bench.embedder.before = hold
     embedding = bench.embedding()
-    embedding.wanted(ADA)
+    embedding.wanted(bench.known[ADA])
     assert entered.wait(PATIENCE)
-    assert embedding.catch_up(ADA).embedded == 200
+    assert embedding.catch_up(bench.known[ADA]).embedded == 200
     leave.set()
     assert texts.embedded == 200
 
@@ -490,7 +490,7 @@ def test_a_thread_that_is_left_behind_complains_about_nothing(bench, caplog):
 
     bench.embedder.before = fail
     embedding = bench.embedding()
-    embedding.wanted(ADA)
+    embedding.wanted(bench.known[ADA])
     assert entered.wait(PATIENCE)
     embedding.close(0.0)
     leave.set()
