@@ -28,7 +28,8 @@ from backstory.config.provider_model import OWN_PROVIDERS, missing_package
 from backstory.config.secrets import holds_secret
 from backstory.config.settings import NO_EMBEDDER, Settings
 from backstory.ledger.core.errors import BackstoryError
-from backstory.ledger.disk.files import make_folder, put_in_place, read_json
+from backstory.ledger.disk.files import make_folder, put_in_place
+from backstory.ledger.disk.side_file import SideFile
 
 _log = logging.getLogger(__name__)
 
@@ -205,7 +206,7 @@ def read_host_file(home: Path) -> HostFile | None:
                 path,
             )
             return None
-        found = read_json(path, HostFile, "the host's settings")
+        found = SideFile(path, HostFile, "the host's settings").read()
     except NotADirectoryError:
         return None
     except OSError as error:

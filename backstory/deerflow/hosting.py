@@ -22,15 +22,13 @@ from backstory.deerflow.observers import CallObserver, RunTraces
 from backstory.home import Backstory
 from backstory.integrations.identity import present_config
 from backstory.ledger.concurrency.forks import ForkLock
-from backstory.ledger.core.errors import BackstoryError, NoModelError, StoreError, UsageError
+from backstory.ledger.core.errors import BackstoryError, NoModelError, UsageError
 from backstory.ledger.core.events import Event
 from backstory.ledger.core.sanitize import bounded_name
-from backstory.ledger.core.scope import TRANSCRIPT, Scope, name_text
-from backstory.ledger.engines.changes import LogState, log_state
+from backstory.ledger.core.scope import Scope, name_text
 from backstory.ledger.messages import KeepHidden
 from backstory.lifecycle.maintenance import replace_beyond_damage
 from backstory.operations.recording import consider_warned
-from backstory.outbox.delivered import Delivered
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.worker import Worker
 
@@ -80,7 +78,6 @@ class Hosting:
             # `choose_model` has warned that the host offers none.
             consider_warned(self.home.home)
         self._fail_safe = FailSafeMemory(self.home)
-        self._delivered = Delivered()
         self._markers = AgentMarkers(self.home, settings.file_lock_timeout_seconds)
         self._stopping, self._resumed = threading.Event(), threading.Event()
         self._worker = Worker(self.home, poll_seconds=_TAKING_UP_SECONDS, scan=False)
@@ -137,11 +134,7 @@ class Hosting:
             )
 
     def _settle(self, scope: Scope) -> bool:
-        def clear() -> None:
-            self._delivered.forget()
-            HostedMemory.of(self.home.memory_of(scope).by(_DELETED)).clear()
-
-        return self._markers.settle(scope, clear)
+        return self._markers.settle(scope, lambda: HostedMemory.of(self.home.memory_of(scope).by(_DELETED)).clear())
 
     @contextlib.contextmanager
     def counted(self, scope: Scope, doing: str) -> Iterator[None]:
@@ -174,28 +167,17 @@ class Hosting:
         self._traces.note(scope, thread, trace_id)
         self._fail_safe.guarded(scope, "agent", functools.partial(self._settle, scope), otherwise=False)
         self._import(scope)
-        start, delivery = self._delivered.start(scope, thread, messages, self._log_of(scope))
-        rest = messages[start:] if start else messages
-        unjudged: list[Exception] = []
         hook = self._hooks.keep_hidden
-        keep_hidden = None if hook is None else _guarded(hook, unjudged.append)
+        keep_hidden = None if hook is None else _guarded(hook)
         # What the agent is about to lose is a part of the conversation, whatever follows it.
-        recorded = self._fail_safe.record(
+        self._fail_safe.record(
             scope,
             thread,
-            rest,
+            messages,
             mode="conversation" if immediate else "branch",
             immediate=immediate,
             keep_hidden=keep_hidden,
         )
-        if recorded is not None and not unjudged:
-            self._delivered.note(scope, thread, delivery)
-
-    def _log_of(self, scope: Scope) -> LogState | None:
-        """Return what a transcript's log is now; None if there is none, or it cannot be asked."""
-        with contextlib.suppress(StoreError):
-            return log_state(self.home.store, scope.stream(TRANSCRIPT))
-        return None
 
     def beyond_damage(self, scope: Scope, replace: Callable[[], Document], *, whole_user: bool = False) -> Document:
         """Replace a memory, even if its logs are damaged: then these are repaired first.
@@ -215,7 +197,6 @@ class Hosting:
     def clear(self, scope: Scope) -> HostedMemory:
         """Clear the memory of an agent or, without an agent, all memories of a user."""
         self._reopened()
-        self._delivered.forget()
         everything = scope.agent is None
         if everything:
             for agent in self._agents_in_deerflow(scope):
@@ -343,13 +324,12 @@ def _thread_of(run: Mapping[str, object]) -> str | None:
     return None if thread in (None, "") else bounded_name(str(thread))
 
 
-def _guarded(keep_hidden: KeepHidden, on_error: Callable[[Exception], None]) -> KeepHidden:
+def _guarded(keep_hidden: KeepHidden) -> KeepHidden:
     def kept(additional: Mapping[str, object]) -> bool:
         try:
             return bool(keep_hidden(additional))
-        except Exception as error:  # noqa: BLE001 an error of a host's hook must not affect memory
+        except Exception:  # noqa: BLE001 an error of a host's hook must not affect memory
             _log.exception("the host's should_keep_hidden_message failed; the message stays hidden")
-            on_error(error)
             return False
 
     return kept

@@ -22,8 +22,8 @@ from backstory.ledger.core.errors import BackstoryError, CorruptLogError, InputE
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.disk.files import lock_beside, put_in_place, read_json, translated, unfinished
 from backstory.ledger.disk.locks import FileLocks
+from backstory.ledger.disk.side_file import SideFile
 from backstory.ledger.learning.observing import CallEnded, Observer
 from backstory.projections.read_model import ReadModel
 from backstory.results import FaultCount
@@ -83,7 +83,7 @@ class ScopeFaults(ReadModel):
     def __init__(self, faults: Faults, scope: Scope, path: Path, owner: object = None) -> None:
         self._faults = faults
         self.scope = scope
-        self.path = path
+        self.file = _file(path)
         self.owner = owner
         self.unread: Unread | None = None
         """Whether reads are skipped; see `FailSafeMemory`."""
@@ -226,18 +226,17 @@ class Faults:
             StoreError: The file cannot be removed.
             LockTimeoutError: Another process holds its lock.
         """
-        path = state.path
+        file = state.file
         with self._mutex:
             state.renew()
             self._unwritten.pop(state, None)
-        if not path.exists() and not unfinished(path).exists():
+        if not file.is_there():
             return
         # The file lock first: readers of the counts must not wait for another process.
-        with self._purging.held(lock_beside(path)), translated(path, "remove"), self._mutex:
+        with self._purging.held(file.lock), self._mutex:
             state.renew()
             self._unwritten.pop(state, None)
-            for file in (path, unfinished(path)):
-                file.unlink(missing_ok=True)
+            file.remove()
 
     def _add(self, state: ScopeFaults, fault: FaultCount) -> None:
         key = (fault.doing, fault.kind)
@@ -256,14 +255,13 @@ class Faults:
 
     def _write(self, state: ScopeFaults) -> None:
         """Add the pending counts to the file; if that fails they stay pending."""
-        path = state.path
-        if state.filed and not path.parent.is_dir():
+        if state.filed and not state.file.path.parent.is_dir():
             # The memory was removed. The lock of the file would make its folder again.
             state.fresh = {}
         else:
             try:
-                with self._locks.held(lock_beside(path)), translated(path, "write"):
-                    put_in_place(path, msgspec.json.encode(self._merged(state)))
+                with self._locks.held(state.file.lock):
+                    state.file.write(self._merged(state))
             except (BackstoryError, OSError) as error:
                 _log.debug("faults of %s are counted in this process only for now: %s", state.scope, error)
                 return
@@ -272,7 +270,7 @@ class Faults:
         self._unwritten.pop(state, None)
 
     def _merged(self, state: ScopeFaults) -> _File:
-        return _merge(_stored(state.path), state.fresh.values(), state.good, self._clock.now())
+        return _merge(_stored(state.file), state.fresh.values(), state.good, self._clock.now())
 
     def _warn(self, scope: Scope, doing: str, kind: str, said: str, trace: BaseException | None = None) -> None:
         _log.warning(
@@ -335,14 +333,18 @@ class EmbeddingFaults:
 
 def stored_faults(path: Path, now: datetime) -> tuple[FaultCount, ...]:
     """Return the faults in a faults.json, newest first."""
-    return _merge(_stored(path), (), {}, now).faults
+    return _merge(_stored(_file(path)), (), {}, now).faults
 
 
-def _stored(path: Path) -> _File:
+def _file(path: Path) -> SideFile[_File]:
+    return SideFile(path, _File, "counts")
+
+
+def _stored(file: SideFile[_File]) -> _File:
     try:
-        stored = read_json(path, _File, "counts")
+        stored = file.read()
     except OSError as error:
-        _log.debug("%s cannot be read: %s", path, error)
+        _log.debug("%s cannot be read: %s", file.path, error)
         stored = None
     return _File(_VERSION, ()) if stored is None else stored
 

@@ -8,15 +8,14 @@ turn.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable
 
 from backstory.ledger.concurrency.jobs import Jobs
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError, UsageError
 from backstory.ledger.core.scope import Scope
 from backstory.outbox.entry import OutboxEntry
 from backstory.outbox.faults import Faults
-from backstory.outbox.retry_queue import Key, QueueLimits, RetryQueue, ThreadQueue
+from backstory.outbox.retry_queue import Key, QueueLimits, RetryQueue
 from backstory.results import RecordResult
 
 LOST = "DeliveryLost"
@@ -87,61 +86,47 @@ class Outbox(Jobs[Key]):
         """Record a delivery after the queued ones of its thread; None if it was queued itself, or refused."""
         # A thread of a wrong type is refused further in; here it only needs a key.
         key = (entry.scope, str(entry.thread))
-        with self._entered(key) as (queue, mine):
-            if not mine:
-                self._put(queue, entry)
-                return None
-            try:
-                if not queue.entries:
-                    return self._directly(key, queue, entry)
-                # At the end of the queue, so that no later delivery overtakes it.
-                self._put(queue, entry)
-                return self._work_off(key, queue, entry)
-            finally:
-                self._leave(queue)
-
-    @contextmanager
-    def _entered(self, key: Key) -> Iterator[tuple[ThreadQueue, bool]]:
-        """Yield the queue of a thread, and whether the caller may record its entries."""
+        lines = self._lines
         with self._changed:
-            queue = self._lines.of(key)
-            queue.users += 1
+            # Wait for a direct attempt to end; if entries are queued already, join them.
+            self._changed.wait_for(lambda: not lines.is_busy(key) or lines.first(key) or lines.is_shut(entry.scope))
+            mine = not lines.is_shut(entry.scope) and lines.begin(key)
+            first = lines.first(key) is None
+        if not mine:
+            self._put(key, entry)
+            return None
         try:
-            with self._changed:
-                # Wait for a direct attempt to end; if entries are queued already, join them.
-                self._changed.wait_for(lambda: not queue.busy or queue.entries or self._lines.is_shut(key[0]))
-                mine = not queue.busy and not self._lines.is_shut(key[0])
-                queue.busy = queue.busy or mine
-            yield queue, mine
+            if first:
+                return self._directly(key, entry)
+            # At the end of the queue, so that no later delivery overtakes it.
+            self._put(key, entry)
+            return self._work_off(key, entry)
         finally:
-            with self._changed:
-                queue.users -= 1
-                self._lines.tidy(key)
+            self._leave(key)
 
-    def _leave(self, queue: ThreadQueue) -> None:
+    def _leave(self, key: Key) -> None:
         with self._changed:
-            queue.busy = False
+            self._lines.end(key)
             self._changed.notify_all()
 
-    def _directly(self, key: Key, queue: ThreadQueue, entry: OutboxEntry) -> RecordResult | None:
+    def _directly(self, key: Key, entry: OutboxEntry) -> RecordResult | None:
+        done = False
         try:
             done, result = self._try(key, entry)
-        except BaseException:
-            # An interrupt leaves it unknown whether the delivery was recorded.
-            self._put(queue, entry, first=True)
-            raise
-        if not done:
-            # Deliveries that arrived during the attempt stay behind it.
-            self._put(queue, entry, first=True)
-        return result
+            return result
+        finally:
+            if not done:
+                # Deliveries that arrived during the attempt stay behind it. After an interrupt it is unknown whether it
+                # was recorded.
+                self._put(key, entry, first=True)
 
-    def _put(self, queue: ThreadQueue, entry: OutboxEntry, *, first: bool = False) -> None:
+    def _put(self, key: Key, entry: OutboxEntry, *, first: bool = False) -> None:
         """Queue a delivery and wake the background thread; drop the oldest ones over the limits."""
         entry.pack()
         if entry.is_empty:
             return
         with self._changed:
-            gone = self._lines.put(queue, entry, first=first)
+            gone = self._lines.put(key, entry, first=first)
             self._wake()
         self._lose(gone, "was dropped for newer ones, since the outbox is full")
 
@@ -152,18 +137,18 @@ class Outbox(Jobs[Key]):
 
     # Trying.
 
-    def _work_off(self, key: Key, queue: ThreadQueue, until: OutboxEntry | None = None) -> RecordResult | None:
+    def _work_off(self, key: Key, until: OutboxEntry | None = None) -> RecordResult | None:
         """Record queued entries in order up to `until`; return its result, or None if it is not reached."""
         while True:
             with self._changed:
-                if not queue.entries:
-                    return None
-                entry = queue.entries[0]
+                entry = self._lines.first(key)
+            if entry is None:
+                return None
             done, result = self._try(key, entry)
             if not done:
                 return None
             with self._changed:
-                self._lines.take(queue, entry)
+                self._lines.take(key, entry)
             if entry is until:
                 return result
 
@@ -214,21 +199,17 @@ class Outbox(Jobs[Key]):
 
     def _run(self, key: Key, /) -> None:
         with self._changed:
-            queue = self._lines.find(key)
-            if queue is None or queue.busy:
+            if not self._lines.begin(key):
                 return
-            queue.busy = True
         try:
-            self._work_off(key, queue)
+            self._work_off(key)
         except (KeyboardInterrupt, SystemExit) as error:
             # Only the host's own code raises these here; real interrupts arrive in the main thread.
             self._faults.note(key[0], "record", error)
             with self._changed:
                 self._lines.failed(key, self._elapsed(), alone=True)
         finally:
-            self._leave(queue)
-            with self._changed:
-                self._lines.tidy(key)
+            self._leave(key)
 
     # The end.
 

@@ -35,16 +35,12 @@ class QueueLimits(msgspec.Struct, frozen=True):
     attempts: int = 8
 
 
-class ThreadQueue:
-    """The queued entries of one thread.
-
-    `busy` while a thread of the process records its entries; `users` is how many hold a reference to the queue.
-    """
+class _Line:
+    """The queued entries of one thread; `busy` while a thread of the process records them."""
 
     def __init__(self) -> None:
         self.entries: deque[OutboxEntry] = deque()
         self.busy = False
-        self.users = 0
         self.round = 0
         """The last round of attempts that included it."""
 
@@ -61,7 +57,7 @@ class RetryQueue:
 
     def __init__(self, limits: QueueLimits) -> None:
         self._limits = limits
-        self._queues: dict[Key, ThreadQueue] = {}
+        self._queues: dict[Key, _Line] = {}
         self._pauses: dict[Scope | Key, _Pause] = {}
         self._shut: set[Scope] = set()
         self._round = 0
@@ -69,22 +65,34 @@ class RetryQueue:
         self._bytes = 0
         self.count = 0
 
-    def of(self, key: Key) -> ThreadQueue:
-        """Return the queue of a thread; create it if there is none."""
-        return self._queues.setdefault(key, ThreadQueue())
+    def is_busy(self, key: Key) -> bool:
+        """Whether the entries of a thread are being recorded."""
+        return key in self._queues and self._queues[key].busy
 
-    def find(self, key: Key) -> ThreadQueue | None:
-        """Return the queue of a thread; None if there is none."""
-        return self._queues.get(key)
+    def begin(self, key: Key) -> bool:
+        """Begin to record the entries of a thread; False if they are being recorded."""
+        queue = self._queues.setdefault(key, _Line())
+        busy, queue.busy = queue.busy, True
+        return not busy
+
+    def end(self, key: Key) -> None:
+        """End that again."""
+        self._queues[key].busy = False
+        self._tidy(key)
+
+    def first(self, key: Key) -> OutboxEntry | None:
+        """Return the next entry of a thread, if there is one."""
+        queue = self._queues.get(key)
+        return queue.entries[0] if queue is not None and queue.entries else None
 
     def count_of(self, scope: Scope) -> int:
         """Count the queued entries of a memory."""
         return sum(len(queue.entries) for (owner, _), queue in self._queues.items() if owner == scope)
 
-    def tidy(self, key: Key) -> None:
+    def _tidy(self, key: Key) -> None:
         """Remove the queue of a thread if it is empty and unused, and the state of a scope without queues."""
         queue, scope = self._queues.get(key), key[0]
-        if queue is None or queue.entries or queue.users or queue.busy:
+        if queue is None or queue.entries or queue.busy:
             return
         del self._queues[key]
         self._pauses.pop(key, None)
@@ -95,8 +103,9 @@ class RetryQueue:
 
     # Deliveries.
 
-    def put(self, queue: ThreadQueue, entry: OutboxEntry, *, first: bool = False) -> list[OutboxEntry]:
+    def put(self, key: Key, entry: OutboxEntry, *, first: bool = False) -> list[OutboxEntry]:
         """Add a packed entry as the last or the `first`; return the oldest entries, dropped to make room."""
+        queue = self._queues.setdefault(key, _Line())
         last = queue.entries[-1] if queue.entries and not first else None
         if last is not None and entry.goes_on_from(last):
             # The entry repeats the last one, as from a host that always sends the whole conversation. It replaces it
@@ -114,10 +123,10 @@ class RetryQueue:
         self._bytes += entry.size
         return self._make_room()
 
-    def take(self, queue: ThreadQueue, entry: OutboxEntry) -> None:
-        """Remove the first entry of a queue, unless it was dropped meanwhile."""
-        if queue.entries and queue.entries[0] is entry:
-            self._take_off(queue.entries.popleft())
+    def take(self, key: Key, entry: OutboxEntry) -> None:
+        """Remove the first entry of a thread, unless it was dropped meanwhile."""
+        if self.first(key) is entry:
+            self._take_off(self._queues[key].entries.popleft())
 
     def _take_off(self, entry: OutboxEntry) -> None:
         self.count -= 1
@@ -132,7 +141,7 @@ class RetryQueue:
             key, entry = oldest
             self._queues[key].entries.remove(entry)
             self._take_off(entry)
-            self.tidy(key)
+            self._tidy(key)
             gone.append(entry)
         return gone
 
@@ -150,14 +159,14 @@ class RetryQueue:
                 for entry in queue.entries:
                     self._take_off(entry)
                 queue.entries.clear()
-                self.tidy(key)
+                self._tidy(key)
 
     def clear(self) -> list[OutboxEntry]:
         """Remove and return all entries, including those being recorded."""
         gone = [entry for queue in self._queues.values() for entry in queue.entries]
         for key, queue in list(self._queues.items()):
             queue.entries.clear()
-            self.tidy(key)
+            self._tidy(key)
         self.count = self._bytes = 0
         return gone
 

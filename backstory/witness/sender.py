@@ -20,11 +20,11 @@ import msgspec
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.concurrency.jobs import Jobs
 from backstory.ledger.core.commit import Commit, Head
-from backstory.ledger.core.errors import BackstoryError, CorruptLogError, WitnessError
+from backstory.ledger.core.errors import BackstoryError, CorruptLogError, StoreError, WitnessError
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.disk.files import put_in_place
+from backstory.ledger.disk.side_file import SideFile
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.writer import Writer
 from backstory.outbox.faults import Faults
@@ -74,26 +74,22 @@ class SentHeads:
 
     def of(self, scope: Scope) -> Sent | None:
         """Return the last heads sent to this destination; None if there are none or the file cannot be read."""
-        path = self._path(scope)
         try:
-            sent = msgspec.json.decode(path.read_bytes(), type=Sent)
-        except FileNotFoundError:
+            sent = self._file(scope).read()
+        except OSError as error:
+            _log.debug("heads of %s may be sent once more: %s", scope, error)
             return None
-        except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            _log.debug("%s cannot be read, so heads may be sent once more: %s", path, error)
-            return None
-        return sent if sent.to == self._to else None
+        return sent if sent is not None and sent.to == self._to else None
 
     def put(self, scope: Scope, ledger: Head, transcript: Head) -> None:
         """Remember sent heads."""
-        path = self._path(scope)
         try:
-            put_in_place(path, msgspec.json.encode(Sent(1, self._to, ledger, transcript)))
-        except OSError as error:
-            _log.debug("%s cannot be written, so heads may be sent once more: %s", path, error)
+            self._file(scope).write(Sent(1, self._to, ledger, transcript))
+        except StoreError as error:
+            _log.debug("heads of %s may be sent once more: %s", scope, error)
 
-    def _path(self, scope: Scope) -> Path:
-        return self._document(scope).with_name("witness.json")
+    def _file(self, scope: Scope) -> SideFile[Sent]:
+        return SideFile(self._document(scope).with_name("witness.json"), Sent, "heads that are sent once more")
 
 
 class HeadSender(Jobs[Batch]):

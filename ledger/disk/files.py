@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import logging
 import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
-
-import msgspec
 
 from backstory.ledger.core.errors import StoreError
-
-_log = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 """What macOS needs: there `fsync` leaves the bytes in the drive's own cache, and `fdatasync` does not exist."""
@@ -74,17 +67,6 @@ def write_whole(descriptor: int, data: bytes) -> None:
 def unfinished(path: Path) -> Path:
     """Where a file is written before it takes its place."""
     return path.with_name(f".{path.name}.new")
-
-
-def read_json(path: Path, shape: type[_T], costs: str) -> _T | None:
-    """Return what a small file says; None where there is none, or it is damaged. `costs` is what is lost with it."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=shape)
-    except FileNotFoundError:
-        return None
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        _log.warning("%s is damaged and is begun anew, which costs nothing but %s: %s", path, costs, error)
-        return None
 
 
 def lock_beside(path: Path) -> str:

@@ -26,8 +26,8 @@ from backstory.ledger.core.events import Access
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.disk.files import lock_beside, put_in_place, read_json, translated, unfinished
 from backstory.ledger.disk.locks import FileLocks
+from backstory.ledger.disk.side_file import SideFile
 from backstory.ledger.log.writer import Writer
 from backstory.projections.read_model import ReadModel
 
@@ -94,7 +94,7 @@ class ScopeUse(ReadModel):
 
     def __init__(self, home: FactUse, path: Path, writer: Callable[[], Writer]) -> None:
         self._home = home
-        self._path = path
+        self._file = SideFile(path, _File, "warmth")
         self._writer = writer
         self.renew()
 
@@ -167,21 +167,20 @@ class ScopeUse(ReadModel):
 
     def purge(self) -> None:
         """Remove access.json; the next flush writes the usage of the facts that are live then."""
-        home, path = self._home, self._path
-        if not path.exists() and not unfinished(path).exists():
+        home, file = self._home, self._file
+        if not file.is_there():
             return
-        with home.locks.held(lock_beside(path)), translated(path, "remove"):
+        with home.locks.held(file.lock):
             with home.mutex:
                 self._read()
                 self._seen = None
                 home.unwritten.pop(self, None)
                 home.unwritten[self] = None
-            for file in (path, unfinished(path)):
-                file.unlink(missing_ok=True)
+            file.remove()
 
     def _write(self, *, wait: bool) -> bool:
         """Merge with the file and write it; return False where memory has changed meanwhile."""
-        home, path, writer = self._home, self._path, self._writer()
+        home, file, writer = self._home, self._file, self._writer()
         memory, head = writer.reader.standing()
         if head.seq == 0:
             # The memory was removed. The lock of the file would make its folder again.
@@ -189,7 +188,7 @@ class ScopeUse(ReadModel):
                 self._facts = {}
                 home.unwritten.pop(self, None)
             return True
-        with home.locks.held(lock_beside(path), wait=wait):
+        with home.locks.held(file.lock, wait=wait):
             # An erasure purges the file and then moves the head: erased facts must not be written again.
             if writer.store.durable_head(writer.ledger) != head:
                 return False
@@ -199,25 +198,25 @@ class ScopeUse(ReadModel):
                 facts = dict(self._facts)
                 home.unwritten.pop(self, None)
             try:
-                _replace(path, facts)
+                file.write(_File(1, facts)) if facts else file.remove()
             except BaseException:
                 with home.mutex:
                     home.unwritten[self] = None
                 raise
             with home.mutex:
-                self._seen = _stamp(path)
+                self._seen = file.stamp()
         return True
 
     def _read(self) -> None:
         """Merge with the file, if that has changed; the caller holds the mutex."""
         try:
-            seen = _stamp(self._path)
+            seen = self._file.stamp()
             if seen is not None and seen != self._seen:
-                stored = _usable(read_json(self._path, _File, "warmth"), spell_moment(self._home.clock.now()))
+                stored = _usable(self._file.read(), spell_moment(self._home.clock.now()))
                 self._facts = _merged(self._facts, stored, self._half_life)
             self._seen = seen
         except OSError as error:
-            _log.debug("%s cannot be read: %s", self._path, error)
+            _log.debug("%s cannot be read: %s", self._file.path, error)
 
     def _warn(self, scope: Scope, error: Exception) -> None:
         # Warn once, and not at all for a home that is read-only.
@@ -257,20 +256,3 @@ def _usable(stored: _File | None, now: str) -> dict[str, Access]:
 def _is_moment(text: str) -> bool:
     moment = parse_moment(text)
     return moment is not None and spell_moment(moment) == text
-
-
-def _replace(path: Path, facts: dict[str, Access]) -> None:
-    with translated(path, "write"):
-        if facts:
-            put_in_place(path, msgspec.json.encode(_File(1, facts)))
-        else:
-            path.unlink(missing_ok=True)
-
-
-def _stamp(path: Path) -> tuple[int, ...] | None:
-    """Return what identifies one version of a file."""
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return (status.st_ino, status.st_size, status.st_mtime_ns)

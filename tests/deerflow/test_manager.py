@@ -283,9 +283,9 @@ def test_what_is_injected_counts_as_used_as_what_is_found_does(host):
     _, found = manager.create_fact("Has a cat", user_id="bob")
     manager.get_context("ada")
     manager.search("cat", user_id="bob")
-    heat = manager._hosting.home._services.usage
-    assert injected in heat.of(Scope("ada"))
-    assert found in heat.of(Scope("bob"))
+    states = manager._hosting.home._services.states
+    assert injected in states(Scope("ada")).use.facts()
+    assert found in states(Scope("bob")).use.facts()
 
 
 def test_in_tool_mode_only_the_summaries_are_injected_and_nothing_is_learned_by_itself(host):

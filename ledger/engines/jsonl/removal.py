@@ -21,8 +21,9 @@ from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, inspect
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.moments import spell_moment
-from backstory.ledger.disk.files import last_line, make_folder, put_in_place, read_json, sync_folder, translated
+from backstory.ledger.disk.files import last_line, make_folder, sync_folder, translated
 from backstory.ledger.disk.locks import FileLocks
+from backstory.ledger.disk.side_file import SideFile
 from backstory.ledger.engines.port import RemovedLog
 
 _FOLDER = "removed"
@@ -68,7 +69,7 @@ class Removals:
         """Yield the marks of all removed logs, sorted; see `EventStore.removed_logs`."""
         with translated(self._folder, "read"):
             for path in sorted(self._folder.glob("*.json")):
-                if _HASH.fullmatch(path.stem) and (mark := read_json(path, RemovalMark, "the mark of a removal")):
+                if _HASH.fullmatch(path.stem) and (mark := _mark(path).read()):
                     yield RemovedLog(path.stem, mark.at, mark.kind, mark.head)
 
     def restore(self, log: RemovedLog) -> None:
@@ -78,8 +79,7 @@ class Removals:
 
     def _put(self, log: RemovedLog) -> None:
         make_folder(self._folder)
-        mark = RemovalMark(1, log.at, log.kind, log.head)
-        put_in_place(self._folder / f"{log.first}.json", msgspec.json.encode(mark))
+        _mark(self._folder / f"{log.first}.json").write(RemovalMark(1, log.at, log.kind, log.head))
         sync_folder(self._folder)
 
     def remove(self, folder: str) -> bool:
@@ -180,6 +180,10 @@ def must_hold_no_links(folder: Path) -> None:
 def left_by_removals(home: Path) -> list[Path]:
     """Return the folders that removals have moved out of the way and not deleted yet."""
     return sorted((home / _FOLDER).glob(f"*{_GONE}"))
+
+
+def _mark(path: Path) -> SideFile[RemovalMark]:
+    return SideFile(path, RemovalMark, "the mark of a removal")
 
 
 def _head_of(line: bytes) -> Head:

@@ -179,7 +179,8 @@ def test_two_that_record_in_one_thread_at_once_both_hear_what_became_of_it(bs: B
     for agent in agents:
         agent.join(PATIENCE)
     assert told == [RecordResult(1, 2, 0)] * 3
-    assert waiting._lines.find((ADA, "t")) is None
+    assert not waiting._lines.is_busy((ADA, "t"))
+    assert waiting._lines._queues == {}
 
 
 def test_who_waited_for_another_in_a_thread_is_not_forgotten_when_it_fails(bs: Backstory, disk: Disk) -> None:
@@ -196,11 +197,9 @@ def test_who_waited_for_another_in_a_thread_is_not_forgotten_when_it_fails(bs: B
     agents[0].start()
     assert entered.wait(PATIENCE)
     agents[1].start()
-    line = waiting._lines.find((ADA, "t"))
-    assert line is not None
     with waiting._changed:
-        # Whoever enters a line has to have this lock for it.
-        while line.users < 2:
+        # The second agent waits for the first one.
+        while not waiting._changed._waiters:  # type: ignore[attr-defined]
             waiting._changed.wait(0.001)
     opened.set()
     for agent in agents:

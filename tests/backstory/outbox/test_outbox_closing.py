@@ -61,7 +61,7 @@ def test_what_is_being_recorded_when_a_home_is_closed_is_counted_too(bs: Backsto
     door.record(ADA, "t", exchange("tea"))
     assert entered.wait(PATIENCE)
     assert not waiting.close(0.01)
-    assert waiting._lines.find((ADA, "t")) is not None
+    assert waiting._lines.is_busy((ADA, "t"))
     assert (door.waiting, kinds(bs)[LOST]) == (0, 1)
     thread = next(iter(waiting._threads), None)
     opened.set()

@@ -204,10 +204,11 @@ def test_a_line_with_nothing_in_it_or_with_somebody_at_it_is_not_to_be_tried(
     bs: Backstory, door: FailSafeMemory, disk: Disk, elapsed: Elapsed
 ) -> None:
     lines = door._outbox._lines
-    lines.of((ADA, "empty"))
+    assert lines.begin((ADA, "empty"))
+    assert not lines.begin((ADA, "empty"))
     assert lines.next(elapsed())[1] is None
     disk.plan = [StoreError("full")]
     door.record(ADA, "t", exchange("tea"))
     assert lines.next(elapsed())[1] == (ADA, "t")
-    lines.of((ADA, "t")).busy = True
+    assert lines.begin((ADA, "t"))
     assert lines.next(elapsed())[1] is None
