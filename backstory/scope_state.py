@@ -23,7 +23,7 @@ from backstory.projections.index.builder import IndexProgress
 from backstory.projections.index.index import ScopeIndex
 from backstory.projections.index.keyed_commits import KeyedCommits
 from backstory.projections.read_model import ReadModel
-from backstory.projections.search.query import WORDS, Search, delete_stale_words
+from backstory.projections.search.query import Search, delete_stale_words
 from backstory.projections.search.services import SearchServices
 from backstory.projections.search.vectors.background_embedding import ScopeEmbedding
 from backstory.projections.shared.memories import SharedMemories
@@ -200,9 +200,9 @@ class ScopeState:
                 agent.blocks.start_over()
 
     def follow(self) -> None:
-        """Bring the index up to date, and delete the index by words if it is not of these logs."""
+        """Bring the index up to date, and delete the indexes by words that are not of these logs."""
         self.index.follow()
-        delete_stale_words(self.home.store, self.scope, self.home.document(self.scope).with_name(WORDS))
+        delete_stale_words(self.home.store, self.scope, self.home.document(self.scope).parent)
 
     def start_over(self) -> None:
         """Read the logs anew: others may have come in place of those that were read."""

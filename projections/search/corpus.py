@@ -7,9 +7,9 @@ of the transcript what is new. What they hand out is what an index has to do to 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import compress
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, assert_never
 
 import msgspec
 
@@ -35,6 +35,8 @@ from backstory.projections.turns import NewTurns, Origin, Seen, TurnFollower, Tu
 
 if TYPE_CHECKING:
     from backstory.projections.search.on_disk.stored_turns import StoredTurns
+
+_T = TypeVar("_T")
 
 _DAY = 10
 """Characters of a time that give its day."""
@@ -98,10 +100,14 @@ class FactFilter:
 
 
 class Facts:
-    """The live facts of one memory; not safe for threads."""
+    """The live facts of one memory; not safe for threads.
 
-    def __init__(self) -> None:
+    With `indexed`, the contents of facts that are in an index already, the first memory is compared with these.
+    """
+
+    def __init__(self, indexed: Mapping[str, str] | None = None) -> None:
         self._memory = Memory()
+        self._indexed = indexed
         self._filed: FactFilter | None = None
 
     @property
@@ -124,10 +130,15 @@ class Facts:
         """
         before, now = self._memory.facts, memory.facts
         self._memory = memory
+        if self._indexed is not None:
+            drop, others, fresh = _compared(self._indexed, now, _differs)
+            self._indexed = None
+            return Change([fact_entry(now[key]) for key in (*others, *fresh)], drop)
         if now is before:
             return Change()
         told = None if events is None else _told(before, now, events)
-        drop, others, fresh = _compared(before, now) if told is None else told
+        # A fact that nothing has happened to is the same object, mostly.
+        drop, others, fresh = _compared(before, now, operator.is_not) if told is None else told
         put = [key for key in others if before[key].content != now[key].content]
         if self._filed is not None:
             for key in (*drop, *others):
@@ -165,8 +176,12 @@ def _told(before: Mapping[str, Fact], now: Mapping[str, Fact], events: Iterable[
     return list(drop), list(others), list(fresh)
 
 
-def _compared(before: Mapping[str, Fact], now: Mapping[str, Fact]) -> _Differences:
-    """The differences of any two memories."""
+def _differs(content: str, fact: Fact) -> bool:
+    return content != fact.content
+
+
+def _compared(before: Mapping[str, _T], now: Mapping[str, Fact], differs: Callable[[_T, Fact], bool]) -> _Differences:
+    """The differences of the facts of any two memories; `differs` compares two of one id."""
     order, held = list(now), list(before)
     drop: list[str] = []
     # There may be very many facts, and mostly all that was there is there, with one more behind it.
@@ -179,8 +194,7 @@ def _compared(before: Mapping[str, Fact], now: Mapping[str, Fact]) -> _Differenc
             drop += held[moved:]
             del held[moved:]
     olds = before.values() if len(held) == len(before) else map(before.__getitem__, held)
-    # A fact that nothing has happened to is the same object, mostly.
-    others = list(compress(held, map(operator.is_not, olds, now.values())))
+    others = list(compress(held, map(differs, olds, now.values())))
     return drop, others, order[len(held) :]
 
 

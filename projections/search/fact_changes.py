@@ -21,7 +21,8 @@ class FactChanges:
     def __init__(self, store: EventStore, scope: Scope) -> None:
         self._store = store
         self._ledger = scope.stream(LEDGER)
-        self._head, self._end = EMPTY, 0
+        self.head, self._end = EMPTY, 0
+        """The head that was asked for last."""
 
     def until(self, head: Head) -> Sequence[Event] | None:
         """Return the events after the head of the last call up to another; None where they are not known.
@@ -29,11 +30,11 @@ class FactChanges:
         Raises:
             StoreError: The ledger cannot be read.
         """
-        before, begin = self._head, self._end
+        before, begin = self.head, self._end
         if head == before:
             return ()
         # It is the end only where nothing was written since; the store searches for a line that is not where it says.
-        self._head, self._end = head, self._store.size(self._ledger)
+        self.head, self._end = head, self._store.size(self._ledger)
         if not before.seq or not before.seq < head.seq <= before.seq + _MOST:
             return None
         events: list[Event] = []

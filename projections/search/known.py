@@ -13,6 +13,7 @@ import msgspec
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
 from backstory.ledger.log.reader import ServedMemory
 from backstory.ledger.log.writer import Writer
 from backstory.projections.context.quotes import Said
@@ -28,13 +29,17 @@ from backstory.projections.search.similarity import Similarity
 from backstory.projections.turns import TurnFollower, TurnView
 
 if TYPE_CHECKING:
+    from backstory.projections.search.lexical.column_file import ColumnFile, Columns
     from backstory.projections.search.lexical.index import LexicalIndex
 
 AT_ONCE = 2_000
 """Turns that are read before a prompt: that takes about as long as to load the vocabulary, 0.1 s."""
 
+WORDS = {"facts": "facts.index", "turns": "words.index"}
+"""What the files of the indexes by words are called, beside memory.json."""
+
 _TAIL = 50
-"""The file is written again when one turn in this many is not in it."""
+"""A file is written again when one entry in this many is not in it."""
 
 
 class Known:
@@ -47,10 +52,10 @@ class Known:
         self,
         writer: Writer,
         follower: TurnFollower,
-        path: Path | None = None,
+        folder: Path,
         written: Callable[[], None] = lambda: None,
     ) -> None:
-        """Begin with nothing; the turns with what the file at a path holds, where it is to be believed.
+        """Begin with what the files in a folder hold, where they are to be believed.
 
         `written` is called when the turns are in the file, and are not asked of the follower any more.
         """
@@ -61,13 +66,15 @@ class Known:
         self._compared = Facts()
         self._likeness = Similarity()
         self._follower = follower
-        self._path = path
+        self._paths = {within: folder / name for within, name in WORDS.items()}
         self._written = written
-        self._opened = False
+        self._opened: set[str] = set()
+        self._files: dict[str, ColumnFile] = {}
+        """Those that are gone on from."""
         self.turns_are_read = False
         """Whether the transcript was read once."""
-        self._put_off = AT_ONCE
-        """How many turns have to come before the file is written."""
+        self._put_off = dict.fromkeys(WORDS, AT_ONCE)
+        """How many entries have to come before a file is written."""
         self.turns = Turns(self._store, self._scope, follower)
         self._cited = CitedFacts(self._store, self._scope)
         self._changes = FactChanges(self._store, self._scope)
@@ -87,57 +94,93 @@ class Known:
 
     def follow(self, served: tuple[ServedMemory, Head] | None) -> None:
         """Take in another memory with its head; None: the transcript, as far as it is durable."""
-        if served is None:
-            self._open()
-            self._take("turns", self._with_facts)
-            self.turns_are_read = True
-            self._write()
-        else:
-            self._take("facts", lambda: self._facts_of(*served))
+        within = "turns" if served is None else "facts"
+
+        def news() -> Change:
+            return self._with_facts() if served is None else self._facts_of(*served)
+
+        self._open(within)
+        self._take(within, news)
+        self.turns_are_read = self.turns_are_read or served is None
+        if self._write(within):
+            self._take(within, news)
 
     def known_turns(self) -> int:
         """How many turns are in the file; 0 while it is in use."""
         if not self.locks["turns"].acquire(blocking=False):
             return 0
         try:
-            self._open()
+            self._open("turns")
             return 0 if self.turns.stored is None else self.turns.stored.count
         finally:
             self.locks["turns"].release()
 
-    def _open(self) -> None:
-        """Begin the turns with the file, if nothing is known of them yet."""
-        if self._path is not None and not self._opened and self._path.exists():
-            self._read_file(self._path)
-        self._opened = True
-        stored = self.turns.stored
-        if stored is not None and not stored.places.file.is_untouched():
-            raise DamagedError("it was written to while it was open")
+    def _open(self, within: str) -> None:
+        """Begin with the file, if nothing is known yet."""
+        if within not in self._opened and self._paths[within].exists():
+            self._read_file(within)
+        self._opened.add(within)
+        file = self._files.get(within)
+        if file is not None and not file.is_untouched():
+            raise DamagedError(f"{file.path} was written to while it was open")
 
-    def _read_file(self, path: Path) -> bool:
+    def _read_file(self, within: str) -> bool:
+        from backstory.projections.search.lexical.index import LexicalIndex
+        from backstory.projections.search.lexical.places import StoredKeys
+        from backstory.projections.search.on_disk.stored_turns import StoredTurns
         from backstory.projections.search.on_disk.words_file import WordsFile
 
-        found = WordsFile(self._store, self._scope, path).read()
-        if found is None:
+        file = WordsFile(self._store, self._scope, self._paths[within]).read()
+        if file is None:
             return False
-        self.turns = Turns(self._store, self._scope, self._follower, found.turns)
-        self._cited = CitedFacts(self._store, self._scope, found.cited)
-        self._words["turns"] = found.words
+        if within == "facts":
+            keys = StoredKeys(file)
+            self.facts = Facts(dict(zip(keys.keys, file.texts("contents"), strict=True)))
+            self._words[within] = LexicalIndex(stored=keys)
+        else:
+            turns = StoredTurns(file)
+            self.turns = Turns(self._store, self._scope, self._follower, turns)
+            self._cited = CitedFacts(self._store, self._scope, turns.cited)
+            self._words[within] = LexicalIndex(stored=turns.places)
+        self._files[within] = file
         return True
 
-    def _write(self) -> None:
-        """Write the file where a later process would have much to read, and go on from it."""
-        words = self._words.get("turns")
-        if self._path is None or words is None or words.added <= max(self._put_off, len(words) // _TAIL):
-            return
-        from backstory.projections.search.on_disk.words_file import WordsFile
+    def _write(self, within: str) -> bool:
+        """Write the file where a later process would have much to read; return whether this goes on from it."""
+        words = self._words.get(within)
+        if words is None or words.added <= max(self._put_off[within], len(words) // _TAIL):
+            return False
+        if not (self._write_facts(words) if within == "facts" else self._write_turns(words)):
+            self._put_off[within] = 2 * words.added
+            return False
+        self._put_off[within] = AT_ONCE
+        if not self._read_file(within):
+            return False
+        if within == "turns":
+            self._written()
+        return True
 
-        if WordsFile(self._store, self._scope, self._path).write(self.turns, self._cited, words):
-            self._put_off = AT_ONCE
-            if self._read_file(self._path):
-                self._written()
-        else:
-            self._put_off = 2 * words.added
+    def _write_facts(self, words: LexicalIndex) -> bool:
+        from backstory.projections.search.on_disk.words_file import Stand, WordsFile
+
+        def columns() -> Columns:
+            found, keys = words.columns()
+            return found | {"keys": keys, "contents": [self.facts.live[key].content for key in keys]}
+
+        stand = Stand(self._store.edition(self._scope.stream(LEDGER)), self._changes.head)
+        return WordsFile(self._store, self._scope, self._paths["facts"]).write({LEDGER: stand}, columns)
+
+    def _write_turns(self, words: LexicalIndex) -> bool:
+        from backstory.projections.search.on_disk.stored_turns import turn_columns
+        from backstory.projections.search.on_disk.words_file import Stand, WordsFile
+
+        origin, cited = self.turns.origin(), self._cited.state()
+        if origin is None or origin.learned.head != cited.head:
+            return False
+        stands = {LEDGER: Stand(cited.edition, cited.head), TRANSCRIPT: Stand(origin.edition, origin.said.head)}
+        return WordsFile(self._store, self._scope, self._paths["turns"]).write(
+            stands, lambda: turn_columns(self.turns.standing, origin, cited, words)
+        )
 
     def _facts_of(self, served: ServedMemory, head: Head) -> Change:
         """What is new of the facts."""
@@ -175,16 +218,20 @@ class Known:
             self._index(within, follow())
         except BaseException:
             # A part of it was taken in, and the rest would never come again.
-            self._words.pop(within, None)
+            self._drop(within)
             if within == "facts":
                 self.facts, self._changes = Facts(), FactChanges(self._store, self._scope)
             else:
                 self.turns.start_over()
             raise
 
+    def _drop(self, within: str) -> None:
+        self._words.pop(within, None)
+        self._files.pop(within, None)
+
     def _index(self, within: str, change: Change) -> None:
         if change.anew:
-            self._words.pop(within, None)
+            self._drop(within)
         if change.drop:
             self.words(within).drop(change.drop)
         if change.put:

@@ -32,16 +32,13 @@ from backstory.projections.read_model import ReadModel
 from backstory.projections.search.corpus import Turns, fact_entry
 from backstory.projections.search.filters import SearchFilters
 from backstory.projections.search.fusion import Fused, fused
-from backstory.projections.search.known import AT_ONCE, Known, hit_of, why_found
+from backstory.projections.search.known import AT_ONCE, WORDS, Known, hit_of, why_found
 from backstory.projections.search.lexical.entry import Scored
 from backstory.projections.search.results import Found
 from backstory.projections.search.vectors.passages import Passage, passages
 from backstory.projections.search.vectors.scope_vectors import erase_vectors
 from backstory.projections.search.vectors.semantic import SemanticSearch
 from backstory.projections.turns import TurnFollower, TurnView
-
-WORDS = "words.index"
-"""What the file of the index by words is called, beside memory.json."""
 
 _DEPTH = 100
 """Entries that each way ranks at least, before the ranks are fused."""
@@ -85,12 +82,11 @@ class Search(ReadModel):
         self._vectors = vectors
         self._min_similarity = min_similarity
         self._follower = follower
-        self._words = vectors.with_name(WORDS)
         self._written = written
         self._kept = self._begin()
 
     def _begin(self) -> Known:
-        return Known(self._writer, self._follower, self._words, self._written)
+        return Known(self._writer, self._follower, self._vectors.parent, self._written)
 
     def find(
         self,
@@ -170,9 +166,9 @@ class Search(ReadModel):
             try:
                 return ask()
             except DamagedError as error:
-                _log.warning("%s is not used any more: %s", self._words, error)
+                _log.warning("an index by words is not used any more: %s", error)
                 self.start_over()
-        raise StoreError(f"{self._words} cannot be read: run `verify`, and try again")
+        raise StoreError(f"the indexes by words in {self._vectors.parent} cannot be read: run `verify`, and try again")
 
     def _is_near(self) -> bool:
         """Whether the turns were read, or are few; if not, a thread begins to read them."""
@@ -250,7 +246,8 @@ class Search(ReadModel):
             StoreError: a file cannot be taken away. LockTimeoutError: another process keeps it.
         """
         self.start_over()
-        delete_derived(self._words)
+        for name in WORDS.values():
+            delete_derived(self._vectors.with_name(name))
         if self.meaning is None:
             erase_vectors(self._vectors)
             return
@@ -275,17 +272,18 @@ class Search(ReadModel):
             self.meaning.vectors.close()
 
 
-def delete_stale_words(store: EventStore, scope: Scope, path: Path) -> None:
-    """Delete the file of the index by words, if it is not of these logs: it may hold what another machine has erased.
+def delete_stale_words(store: EventStore, scope: Scope, folder: Path) -> None:
+    """Delete the indexes by words that are not of these logs: they may hold what another machine has erased.
 
     Raises:
         StoreError: A log cannot be read.
     """
-    if path.exists():
-        must_have_spare_files()
-        from backstory.projections.search.on_disk.words_file import WordsFile
+    for path in map(folder.joinpath, WORDS.values()):
+        if path.exists():
+            must_have_spare_files()
+            from backstory.projections.search.on_disk.words_file import WordsFile
 
-        WordsFile(store, scope, path).delete_stale()
+            WordsFile(store, scope, path).read()
 
 
 def find_among(facts: Iterable[Fact], query: str, top_k: int, bounds: SearchFilters, *, explain: bool) -> Found:

@@ -331,7 +331,7 @@ class LexicalIndex:
     def columns(self) -> tuple[Columns, list[str]]:
         """Return what a file holds of all entries, and their keys by the slots they have there, from 1.
 
-        Each entry is in a group, and its key is that of its place.
+        Each entry is in a group, and its key is that of its place, or none is.
         """
         slots = self._postings.living()
         slots = slots[np.argsort(self._ranks.now[slots], kind="stable")]

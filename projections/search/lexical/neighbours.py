@@ -163,7 +163,7 @@ class Neighbours:
         of them where the word is nearly everywhere.
         """
         counts = column.counts.astype(np.float64)
-        if not self._groups and self._stored is None and not len(told.slots):
+        if not self._groups and (self._stored is None or not self._stored.groups) and not len(told.slots):
             return column.slots, counts
         places, amounts = [column.slots, told.slots], [UNIT * counts, UNIT * told.counts.astype(np.float64)]
         counts *= self._heard.now[column.slots]
@@ -213,14 +213,14 @@ class Neighbours:
     def columns(self, slots: Slots) -> Columns:
         """Return the columns of a file in which these slots stand, in this order and counted from 1.
 
-        Each is in a group, and none shares its place.
+        Of those in a group none shares its place.
         """
         self._settle()
         there = np.zeros(len(self._lengths.now), np.int32)
         there[slots] = np.arange(1, len(slots) + 1)
         places = [self.place(slot) for slot in slots.tolist()]
-        numbers = {group: number for number, group in enumerate(dict.fromkeys(group for group, _ in places))}
-        group = np.array([-1, *(numbers[group] for group, _ in places)], np.int32)
+        numbers = {group: number for number, group in enumerate(dict.fromkeys(group for group, _ in places if group))}
+        group = np.array([-1, *(numbers.get(group, -1) for group, _ in places)], np.int32)
         order = np.array([0, *(order for _, order in places)], np.int32)
         found: Columns = {name: _behind_none(column.now[slots]) for name, column in self._columns().items()}
         for name in ("next", "previous"):

@@ -48,6 +48,23 @@ class StoredPlaces:
         return np.equal(self.group, self.numbers.get(group, -2))
 
 
+class StoredKeys(StoredPlaces):
+    """The same of entries that are in no group, by the keys that they have in a file."""
+
+    def __init__(self, file: ColumnFile) -> None:
+        super().__init__(file)
+        self.keys = file.texts("keys")
+        self._slots = {key: slot for slot, key in enumerate(self.keys, 1)}
+
+    def key(self, slot: int) -> str:
+        """Return the key of a slot."""
+        return self.keys[slot - 1]
+
+    def slot(self, key: str) -> int | None:
+        """Return the slot of a key."""
+        return self._slots.get(key)
+
+
 def joined(groups: Numbers, orders: Numbers) -> NDArray[np.int64]:
     """Return a number for each place, in the order of the groups' numbers and then of the orders."""
     return (groups.astype(np.int64) << _ORDER_BITS) | orders

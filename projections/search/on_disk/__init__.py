@@ -1,1 +1,1 @@
-"""The index by words over turns, in a file. Imports `corpus`, `cited_facts` and `lexical` of `search`."""
+"""The indexes by words, in files. Imports `corpus`, `cited_facts` and `lexical` of `search`."""

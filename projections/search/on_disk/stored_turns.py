@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backstory.projections.derived_files import DamagedError
-from backstory.projections.search.lexical.column_file import Numbers
+from backstory.projections.search.cited_facts import CitedState
+from backstory.projections.search.lexical.column_file import ColumnFile, Columns, Numbers
+from backstory.projections.search.lexical.index import LexicalIndex
 from backstory.projections.search.lexical.places import StoredPlaces
 from backstory.projections.turns import Origin, TurnView
 
@@ -22,21 +24,24 @@ _encoder = msgspec.json.Encoder()
 _view = msgspec.json.Decoder(TurnView)
 
 
-class TurnsHead(msgspec.Struct, frozen=True, array_like=True):
-    """What a file says of turns beside its columns: where they were read to, and the tags of those that have some."""
+class TurnsState(msgspec.Struct, frozen=True, array_like=True):
+    """What a file says beside its columns: where turns were read to, the tags of those that have some, cited facts."""
 
     origin: Origin
     tagged: Tagged
+    cited: CitedState
 
 
 class StoredTurns(Mapping[str, TurnView]):
     """The turns of a file that stand, by their keys; not safe for threads."""
 
-    def __init__(self, places: StoredPlaces, head: TurnsHead) -> None:
-        self.places = places
-        self.origin = head.origin
+    def __init__(self, file: ColumnFile) -> None:
+        state = msgspec.msgpack.decode(file.packed("state"), type=TurnsState)
+        self.places = places = StoredPlaces(file)
+        self.origin = state.origin
+        self.cited = state.cited
         self.count = places.size - 1
-        self._tagged = head.tagged
+        self._tagged = state.tagged
         self._stands: Flags = np.arange(places.size) > 0
         self._left = self.count
         self._times: Numbers | None = None
@@ -104,16 +109,20 @@ class StoredTurns(Mapping[str, TurnView]):
         return found
 
 
-def columns_of(turns: Sequence[TurnView]) -> tuple[dict[str, Numbers | bytes], Tagged]:
-    """Return the columns of turns, the first of which gets slot 1, and by slot the tags of those that have some.
+def turn_columns(standing: Mapping[str, TurnView], origin: Origin, cited: CitedState, words: LexicalIndex) -> Columns:
+    """Return what a file holds of turns and their index.
 
     Raises:
         ValueError: A text cannot be written.
+        DamagedError: What is stored by now is not what was written.
     """
+    columns, keys = words.columns()
+    turns = [standing[key] for key in keys]
     views = [_encoder.encode(said) for said in turns]
-    columns: dict[str, Numbers | bytes] = {
+    tagged = {slot: said.tags for slot, said in enumerate(turns, 1) if said.tags}
+    return columns | {
         "turns": b"".join(views),
         "ends": np.cumsum([0, *map(len, views)], dtype=np.int64),
         "at": np.array([b"", *(said.at.encode("ascii") for said in turns)], "S"),
+        "state": msgspec.msgpack.encode(TurnsState(origin, tagged, cited)),
     }
-    return columns, {slot: said.tags for slot, said in enumerate(turns, 1) if said.tags}

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -19,23 +20,25 @@ from backstory.projections.search.lexical.column_file import ColumnFile, write_c
 from backstory.projections.search.lexical.entry import Entry, key_at, place_of
 from backstory.projections.search.lexical.index import LexicalIndex
 from backstory.projections.search.lexical.lazy_filter import StoredFilter
-from backstory.projections.search.lexical.places import StoredPlaces
+from backstory.projections.search.lexical.places import StoredKeys, StoredPlaces
 
 WORDS = st.lists(st.sampled_from(["tea", "cup", "violin", "jump", "cat", "茶叶", "Ben"]), max_size=6).map(" ".join)
 QUERIES = ("tea", "violin cup ben", "茶", "jmup violn anna March 2026")
 
 
-def stored(index: LexicalIndex, folder: Path) -> LexicalIndex:
+def stored(index: LexicalIndex, folder: Path, places: type[StoredPlaces] = StoredPlaces) -> LexicalIndex:
     path = folder / "words"
     columns, keys = index.columns()
     assert len(keys) == len(index)
     with replacing(path) as fresh:
-        write_columns(fresh, columns)
-    return LexicalIndex(stored=StoredPlaces(ColumnFile(path)))
+        write_columns(fresh, columns | {"keys": keys})
+    return LexicalIndex(stored=places(ColumnFile(path)))
 
 
 class Storing(RuleBasedStateMachine):
     """Whatever happens to an index before and after it is stored, it answers as one that is built at once."""
+
+    places = StoredPlaces
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,10 +62,14 @@ class Storing(RuleBasedStateMachine):
         self, *, orders: list[int], text: str, group: str, speaker: str, at: str, told: tuple[str, ...], end: str
     ) -> None:
         entries = [
-            Entry(key_at(group, order), f"{text} w{order}{end}", speaker, group, order, at, told) for order in orders
+            self.entry(Entry(key_at(group, order), f"{text} w{order}{end}", speaker, group, order, at, told))
+            for order in orders
         ]
         self.index.put(entries)
         self.left.update((entry.key, entry) for entry in entries)
+
+    def entry(self, entry: Entry) -> Entry:
+        return entry
 
     @rule(group=st.sampled_from(["t", "u u", "5"]), orders=st.lists(st.integers(1, 20), max_size=8))
     def drop(self, group: str, orders: list[int]) -> None:
@@ -73,7 +80,7 @@ class Storing(RuleBasedStateMachine):
 
     @rule()
     def store(self) -> None:
-        self.index = stored(self.index, Path(self.folder.name))
+        self.index = stored(self.index, Path(self.folder.name), self.places)
         assert self.index.added == 0
 
     @invariant()
@@ -94,8 +101,17 @@ class Storing(RuleBasedStateMachine):
     def filtered(self, keep: list[str]) -> StoredFilter:
         first = self.index._first
         slots = [slot > 0 and self.index._key(slot) in keep for slot in range(first)]
-        here = self.index._stored or StoredPlaces.__new__(StoredPlaces)
+        here = self.index._stored or self.places.__new__(self.places)
         return StoredFilter(keep.__contains__, lambda: keep, len(keep), here, np.array(slots, bool))
+
+
+class StoringKeys(Storing):
+    """The same with entries that are in no group."""
+
+    places = StoredKeys
+
+    def entry(self, entry: Entry) -> Entry:
+        return msgspec.structs.replace(entry, group="", order=0, facts=())
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -107,6 +123,8 @@ def _begins_anew_soon() -> Iterator[None]:
 
 TestStoring = Storing.TestCase
 TestStoring.settings = settings(max_examples=examples(1 / 4))
+TestStoringKeys = StoringKeys.TestCase
+TestStoringKeys.settings = settings(max_examples=examples(1 / 8))
 
 
 def test_a_file_holds_no_word_of_what_was_dropped(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The file of the index by words: it finds what reading the logs finds, and is believed only where it is of them."""
+"""The files of the indexes by words: they find what reading the logs finds, and are believed only if of them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import fcntl
 import json
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -22,9 +24,10 @@ from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 from backstory.projections import derived_files
-from backstory.projections.search import known
+from backstory.projections.search import corpus, known
 from backstory.projections.search.corpus import Turns
-from backstory.projections.search.query import WORDS, Search, delete_stale_words
+from backstory.projections.search.known import WORDS
+from backstory.projections.search.query import Search, delete_stale_words
 from backstory.projections.turns import TurnFollower
 
 ADA = Scope("ada")
@@ -66,8 +69,8 @@ def memory(bs: Backstory) -> MemoryHandle:
     return memory
 
 
-def words(bs: Backstory) -> Path:
-    return bs.home / "users/ada" / WORDS
+def words(bs: Backstory, within: str = "turns") -> Path:
+    return bs.home / "users/ada" / WORDS[within]
 
 
 def say(memory: MemoryHandle, thread: str, turn: str, text: str, **more: object) -> None:
@@ -79,9 +82,24 @@ def found(memory: MemoryHandle, query: str = "cello") -> list[str]:
     return sorted(hit.id for hit in memory.search(query, within="turns", top_k=50) if query in hit.content)
 
 
-def is_in_use(bs: Backstory) -> bool:
-    search = bs._services.states(ADA).search
-    return search._kept.turns.stored is not None
+def stated(memory: MemoryHandle, query: str = "cello") -> list[str]:
+    """The facts that say it."""
+    return sorted(hit.content for hit in memory.search(query, top_k=50))
+
+
+@pytest.fixture
+def stating(bs: Backstory) -> MemoryHandle:
+    """A memory whose index of facts is in its file."""
+    memory = bs.memory("ada")
+    for text in SAID:
+        memory.add_fact(text)
+    assert stated(memory) == ["tea, and no cello", "the cello"]
+    assert words(bs, "facts").stat().st_mode & 0o077 == 0
+    return memory
+
+
+def is_in_use(bs: Backstory, within: str = "turns") -> bool:
+    return within in bs._services.states(ADA).search._kept._files
 
 
 def answers(search: Search) -> list[object]:
@@ -91,6 +109,8 @@ def answers(search: Search) -> list[object]:
         for bounds in ({}, {"thread": "monday"}, {"since": "2026-03-02T00:00:00.000000Z"}, {"tags": ("music",)}):
             with suppress(BackstoryError):
                 asked.append(search.find(query, 50, within="turns", explain=True, **bounds))
+        facts_within: list[dict[str, Any]] = [{}, {"thread": "monday"}, {"category": "goal"}]
+        asked.extend(search.find(query, 50, explain=True, **bounds) for bounds in facts_within)
         asked.append(search.said(query, 50, lambda turn: turn.n == 2))
     return asked
 
@@ -111,7 +131,16 @@ class Walk:
 
     def step(self, memory: MemoryHandle) -> None:
         act = self.chance.choice(
-            [*[self.say] * 6, *[self.learn] * 3, self.edit, self.remove, self.withdraw, *self.rare()]
+            [
+                *[self.say] * 6,
+                *[self.learn] * 3,
+                *[self.state] * 3,
+                self.revise,
+                self.edit,
+                self.remove,
+                self.withdraw,
+                *self.rare(),
+            ]
         )
         with suppress(BackstoryError):
             act(memory)
@@ -142,6 +171,17 @@ class Walk:
         item = {"content": f"Owns a cello and {self.count} cups", "confidence": 0.9, "evidence": [self.known()]}
         memory.extract([RecordedReply(self.thread(), json.dumps({"newFacts": [item]}))])
 
+    def state(self, memory: MemoryHandle) -> None:
+        for _ in range(self.chance.randint(1, 3)):
+            self.count += 1
+            content = f"{self.chance.choice(SAID)} {self.count}"
+            category = self.chance.choice(["goal", "context"])
+            memory.add_fact(content, category=category, confidence=self.chance.choice([0.7, 0.9]))
+
+    def revise(self, memory: MemoryHandle) -> None:
+        fact = self.chance.choice(memory.facts() or [mock.Mock(id="none")])
+        memory.edit_fact(fact.id, f"{self.chance.choice(SAID)}, {self.count} times")
+
     def remove(self, memory: MemoryHandle) -> None:
         memory.remove_fact(self.chance.choice(memory.facts() or [mock.Mock(id="none")]).id)
 
@@ -163,7 +203,7 @@ class Walk:
 
 @pytest.mark.parametrize("seed", range(examples(1 / 25)))
 def test_it_finds_what_reading_the_logs_finds_whatever_happens(tmp_path: Path, seed: int) -> None:
-    walk, home, used = Walk(seed), tmp_path / "home", 0
+    walk, home, used = Walk(seed), tmp_path / "home", Counter[str]()
     with opened(home) as bs, opened(home) as other:
         memory = bs.memory("ada")
         for _ in range(15):
@@ -176,8 +216,9 @@ def test_it_finds_what_reading_the_logs_finds_whatever_happens(tmp_path: Path, s
             if walk.chance.random() < 0.3:
                 with opened(home) as later:
                     assert answers(later._services.states(ADA).search) == expected
-                    used += is_in_use(later)
-    assert used
+                    used.update(within for within in WORDS if is_in_use(later, within))
+    assert used["facts"]
+    assert used["turns"]
 
 
 def test_the_next_process_reads_no_transcript(memory: MemoryHandle, bs: Backstory) -> None:
@@ -225,10 +266,11 @@ def test_what_was_read_before_an_erasure_is_not_written_during_it_or_after_it(
         written: list[bool] = []
 
         def write() -> None:
-            held._put_off = 0
+            held._put_off = dict.fromkeys(WORDS, 0)
             with mock.patch.object(known, "_TAIL", 10**9):
-                held._write()
-            written.append(words(bs).exists())
+                assert not held._write("turns")
+                assert not held._write("facts")
+            written.append(any((bs.home / "users/ada" / name).exists() for name in WORDS.values()))
 
         redact = JsonlStore.redact
 
@@ -265,8 +307,78 @@ def of_another_memory(path: Path) -> None:
         other = bs.memory("ben")
         for number, text in enumerate(SAID):
             say(other, "monday", f"x{number}", text)
+            other.add_fact(f"{text} of his cello")
         assert len(found(other)) == 2
-        path.write_bytes((bs.home / "users/ben" / WORDS).read_bytes())
+        assert len(stated(other)) == 7
+        path.write_bytes((bs.home / "users/ben" / path.name).read_bytes())
+
+
+def of_turns(path: Path) -> None:
+    with opened(path.parents[2]) as bs:
+        for number, text in enumerate(SAID):
+            say(bs.memory("ada"), "monday", f"m{number}", text)
+        assert found(bs.memory("ada"))
+    path.write_bytes(path.with_name(WORDS["turns"]).read_bytes())
+
+
+def test_the_next_process_indexes_no_fact_but_those_that_changed(stating: MemoryHandle, bs: Backstory) -> None:
+    with opened(bs.home) as other:
+        handle = other.memory("ada")
+        with mock.patch.object(corpus, "fact_entry", side_effect=AssertionError):
+            assert stated(handle) == ["tea, and no cello", "the cello"]
+            assert is_in_use(other, "facts")
+        tea = next(fact for fact in stating.facts() if fact.content == SAID[2])
+        stating.edit_fact(tea.id, "what about a cello?")
+        stating.add_fact("Lost a cello")
+        assert stated(handle) == ["Lost a cello", "tea, and no cello", "the cello", "what about a cello?"]
+        assert other._services.states(ADA).search._kept.words("facts").added == 2
+
+
+def test_facts_that_changed_since_the_file_was_written_are_found_as_they_are(
+    stating: MemoryHandle, bs: Backstory
+) -> None:
+    facts = {fact.content: fact.id for fact in stating.facts()}
+    stating.edit_fact(facts["the cello"], "the harp")
+    seq = stating.remove_fact(facts["a violin in May"]).commit
+    stating.remove_fact(facts["tea, and no cello"])
+    stating.revert(seq)
+    with opened(bs.home) as other:
+        assert stated(other.memory("ada")) == []
+        assert stated(other.memory("ada"), "harp") == ["the harp"]
+        search, anew = other._services.states(ADA).search, read_anew(other, bs.home)
+        assert [search.find(query, 50, explain=True) for query in QUERIES] == [
+            anew.find(query, 50, explain=True) for query in QUERIES
+        ]
+        assert is_in_use(other, "facts")
+
+
+def test_an_erased_fact_is_in_no_file(stating: MemoryHandle, bs: Backstory) -> None:
+    kept = words(bs, "facts").read_bytes()
+    assert b"grandmoth" in kept
+    with opened(bs.home) as other:
+        assert stated(other.memory("ada"), "grandmother") == ["grandmother's house"]
+        stating.forget(next(fact.id for fact in stating.facts() if "grandmother" in fact.content))
+        assert not words(bs, "facts").exists()
+        for handle in (other.memory("ada"), stating):
+            assert stated(handle, "grandmother") == []
+            assert "the cello" in stated(handle)
+    assert not [path for path in bs.home.rglob("*") if path.is_file() and b"grandmoth" in path.read_bytes()]
+    words(bs, "facts").write_bytes(kept)
+    bs.refresh(ADA)
+    assert not words(bs, "facts").exists()
+
+
+@pytest.mark.parametrize("damage", [flipped, cut, emptied, foreign, of_another_memory, of_turns, Path.unlink])
+def test_a_file_of_facts_that_is_not_what_was_written_is_written_anew(
+    stating: MemoryHandle, bs: Backstory, damage: Callable[[Path], None]
+) -> None:
+    damage(words(bs, "facts"))
+    for _ in range(2):
+        with opened(bs.home) as other:
+            assert stated(other.memory("ada")) == ["tea, and no cello", "the cello"]
+            assert is_in_use(other, "facts")
+    stating.add_fact("Lost a cello")
+    assert stated(stating) == ["Lost a cello", "tea, and no cello", "the cello"]
 
 
 @pytest.mark.parametrize("damage", [flipped, cut, emptied, foreign, of_another_memory, Path.unlink])
@@ -299,7 +411,7 @@ def test_a_file_of_logs_that_were_exchanged_is_not_believed(
         handle = other.memory("ada")
         for number in range(9):
             say(handle, "monday", f"n{number}", "a harp")
-        (other.home / "users/ada" / WORDS).write_bytes(kept)
+        (other.home / "users/ada" / WORDS["turns"]).write_bytes(kept)
         assert found(handle) == []
         assert len(found(handle, "harp")) == 9
 
@@ -307,9 +419,9 @@ def test_a_file_of_logs_that_were_exchanged_is_not_believed(
 def test_a_file_of_another_version_is_deleted(memory: MemoryHandle, bs: Backstory) -> None:
     module = "backstory.projections.search.on_disk.words_file._VERSION"
     with mock.patch(module, 999):
-        delete_stale_words(bs.store, ADA, words(bs))
+        delete_stale_words(bs.store, ADA, words(bs).parent)
     assert not words(bs).exists()
-    delete_stale_words(bs.store, ADA, words(bs))
+    delete_stale_words(bs.store, ADA, words(bs).parent)
 
 
 def test_copies_that_are_brought_up_to_date_hold_no_word_that_was_erased_elsewhere(
