@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from functools import partial
 
 from backstory import checks
 from backstory.aio import in_thread
@@ -110,7 +109,7 @@ def _erase_elsewhere(services: ScopeServices, what: ForgetShared, *, dry_run: bo
     others = [one for one in (*services.agents(), services.users) if one is not None and one is not own]
     words = what.words - _known_before(services, what)
     for other in others:
-        words -= words_used(words, other.memory(), partial(read_durable_commits, other.store, other.transcript_stream))
+        words -= words_used(words, other.memory(), read_durable_commits(other.store, other.transcript_stream))
     plans: list[Plan] = []
     for other in others:
         request = ForgetShared(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from typing import assert_never
 
@@ -229,6 +229,28 @@ def fact_texts_in(event: Event) -> tuple[str, ...]:
     return (*fact_texts(event.before), *fact_texts(fact)) if isinstance(event, FactRevised) else fact_texts(fact)
 
 
+_MOST_NEEDLES = 64
+"""With more of them, to read a line costs less than to look for each."""
+
+
+def may_say(line: bytes, needles: Collection[str]) -> bool:
+    """Whether a text on a line of a log may hold one of these folded ones; False is certain.
+
+    A line that is folded as a whole holds each of its texts, folded, as long as JSON has escaped nothing in it.
+    """
+    if len(needles) > _MOST_NEEDLES or b"\\" in line:
+        return True
+    text = folded(line.decode("utf-8", "replace"))
+    return any(needle in text for needle in needles)
+
+
+def may_name(line: bytes, names: Collection[str]) -> bool:
+    """Whether a line of a log may hold one of these ids or names of threads, spelled so; False is certain."""
+    if len(names) > _MOST_NEEDLES or b"\\" in line:
+        return True
+    return any(name.encode("utf-8", "surrogatepass") in line for name in names)
+
+
 _NAME = re.compile(r"(?<![\w'])(?:[A-Z]{2,3}|(?<=[^\s.!?] )[A-Z][a-z]{1,2})(?!\w)")
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
 _SHORTEST = 4
@@ -261,6 +283,8 @@ class Phrases:
 
     def __init__(self) -> None:
         self._known: set[tuple[str, bool]] = set()
+        self.texts: set[str] = set()
+        """The texts, folded."""
         self._any: list[str] = []
         self._apart: list[re.Pattern[str]] = []
         self._by_word: dict[str, list[str]] = {}
@@ -285,6 +309,7 @@ class Phrases:
         if not phrase or (phrase, anywhere) in self._known:
             return
         self._known.add((phrase, anywhere))
+        self.texts.add(phrase)
         # A word with a space on both sides is a word of every text that holds the phrase. This rules out most texts.
         inner = phrase.split(" ")[1:-1]
         if not anywhere and len(phrase) < _SHORTEST and _unspaced_run().search(phrase) is None:
@@ -293,6 +318,10 @@ class Phrases:
             self._by_word.setdefault(max(inner, key=len), []).append(phrase)
         else:
             self._any.append(phrase)
+
+    def may_occur(self, _: int, line: bytes) -> bool:
+        """Whether a text on a line of a log may hold one of the phrases; False is certain."""
+        return may_say(line, self.texts)
 
     def occur_in(self, texts: Iterable[str]) -> bool:
         """Whether one of these texts holds one of the phrases; the texts need not be folded."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.events import Redacted, Turn, TurnRange, TurnRecorded
 from backstory.ledger.core.kinds import ErasedContent
 from backstory.ledger.erasure.digest import Seal
-from backstory.ledger.erasure.requests import Walk
 
 
 class PlacedTurn(msgspec.Struct, frozen=True):
@@ -22,9 +22,9 @@ class PlacedTurn(msgspec.Struct, frozen=True):
     turn: Turn
 
 
-def turns_of(transcript: Walk) -> Iterator[PlacedTurn]:
+def turns_of(transcript: Iterable[Commit]) -> Iterator[PlacedTurn]:
     """Yield the turns of a transcript with their positions."""
-    for commit in transcript():
+    for commit in transcript:
         for index, event in enumerate(commit.events):
             if isinstance(event, TurnRecorded):
                 yield PlacedTurn(commit.seq, index, commit.at, commit.cause.thread or "", event.turn)
@@ -55,6 +55,12 @@ class FactSources:
         self.updates: list[tuple[str, TurnRange]] = []
         self._found_cited: list[PlacedTurn] = []
         self._found_in_updates: list[PlacedTurn] = []
+
+    @property
+    def names(self) -> Iterator[str]:
+        """The ids of the cited turns, and the threads of the updates."""
+        yield from (turn_id for _, turn_id in self.cited)
+        yield from (thread for thread, _ in self.updates)
 
     def collect(self, turn: PlacedTurn) -> None:
         """Keep a turn if the fact was learned from it."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.events import Fact, FactRemoved
+from backstory.ledger.erasure.requests import Walk
 
 
 class Lineage:
@@ -16,7 +16,7 @@ class Lineage:
         ledger: starts reading the ledger from its first commit at each call.
     """
 
-    def __init__(self, ledger: Callable[[], Iterable[Commit]]) -> None:
+    def __init__(self, ledger: Walk) -> None:
         self._ledger = ledger
 
     @cached_property
@@ -24,7 +24,7 @@ class Lineage:
         """Return each merged fact, by id, with the id of the fact that it was last merged into."""
         return {
             event.fact.id: (event.fact, event.detail or "")
-            for commit in self._ledger()
+            for commit in self._ledger(lambda _, line: b'"consolidated"' in line)
             for event in commit.events
             if isinstance(event, FactRemoved) and event.reason == "consolidated"
         }

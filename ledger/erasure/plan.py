@@ -119,7 +119,7 @@ def _expired(
     turns = EvidenceTurns()
     first_erased: dict[str, int] = {}
     uncovered: dict[str, set[int]] = {}
-    for turn in turns_of(transcript):
+    for turn in turns_of(transcript()):
         if not request.covered(turn.thread, turn.turn.n):
             uncovered.setdefault(turn.thread, set()).add(turn.turn.n)
         elif turn.at < request.before:
@@ -217,7 +217,7 @@ def _elsewhere(walk: LedgerWalk, target: ErasureTarget, ledger: Walk, transcript
             target.seek(texts_of(event), phrases=False)
             if isinstance(event, SummaryShared | SummaryUpdated) and summary_in(event) is None:
                 target.seek_section(event)
-        for turn in turns_of(transcript):
+        for turn in turns_of(transcript()):
             target.seek(turn_texts(turn.turn), phrases=False)
         words = frozenset(target.words)
     return ForgetShared(phrases.all, words, frozenset(walk.received), frozenset(walk.own))

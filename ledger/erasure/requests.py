@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -61,8 +61,16 @@ class ForgetShared(msgspec.Struct, frozen=True):
 Erasure: TypeAlias = ForgetFact | ForgetThread | ForgetMatching | ForgetEverything | ForgetExpired | ForgetShared
 """Any request for an erasure."""
 
-Walk: TypeAlias = Callable[[], Iterable[Commit]]
-"""Starts reading a stream from its first commit at each call."""
+Only: TypeAlias = Callable[[int, bytes], bool]
+"""Whether a line has to be read, given its seq and its bytes. It may ask for too many, never for too few."""
+
+
+class Walk(Protocol):
+    """Starts reading a stream from its first commit at each call."""
+
+    def __call__(self, only: Only | None = None) -> Iterable[Commit]:
+        """Return the commits in order; those whose lines `only` refuses may be left out."""
+        ...
 
 
 class Sharing(msgspec.Struct, frozen=True):

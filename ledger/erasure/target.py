@@ -45,6 +45,7 @@ from backstory.ledger.erasure.content import (
     fact_texts,
     fact_texts_in,
     folded,
+    may_name,
     texts_beside_fact,
     texts_of,
     words_in,
@@ -97,6 +98,11 @@ class ErasureTarget:
         """Summaries to erase, by thread."""
         self.sources: dict[str, FactSources] = {}
         """The turns that the fact to erase was learned from, by the id of the fact or of a fact merged into it."""
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether events are erased by what they hold alone, and not by the thread or the section they belong to."""
+        return not self.everything and self.thread is None and self.shared is None
 
     def seek(self, texts: Iterable[str], *, phrases: bool = True, anywhere: bool = False) -> None:
         """Add texts that must not be found afterwards.
@@ -262,14 +268,14 @@ def _facts_in(event: Event) -> tuple[str, ...]:
 
 def _find_fact(target: ErasureTarget, fact_id: str, ledger: Walk) -> None:
     target.facts.add(fact_id)
-    for commit in ledger():
+    for commit in ledger(lambda _, line: may_name(line, target.facts)):
         for event in commit.events:
             fact = fact_of(event)
             if fact is None or fact.id != fact_id:
                 continue
             target.seek(fact_texts_in(event))
             target.sources |= {root.id: FactSources() for root in target.lineage.origins(fact)}
-    for commit in ledger():
+    for commit in ledger(lambda _, line: may_name(line, target.sources)):
         for event in commit.events:
             fact = fact_of(event)
             if fact is None or (sources := target.sources.get(fact.id)) is None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
+from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.events import Redacted
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.erasure.content import ErasedWords, all_fact_texts, turn_texts
+from backstory.ledger.erasure.content import ErasedWords, all_fact_texts, folded, may_name, may_say, turn_texts
 from backstory.ledger.erasure.digest import Seal
 from backstory.ledger.erasure.evidence import PlacedTurn, turn_redacted, turns_of
 from backstory.ledger.erasure.requests import ForgetFact, Walk
@@ -50,7 +51,8 @@ def read_transcript(target: ErasureTarget, transcript: Walk, stream: str, seal: 
     if target.shared is not None:
         return found
     if isinstance(target.request, ForgetFact):
-        for turn in turns_of(transcript):
+        names = set(chain.from_iterable(sources.names for sources in target.sources.values()))
+        for turn in turns_of(transcript(lambda _, line: may_name(line, names))):
             for sources in target.sources.values():
                 sources.collect(turn)
         cited = list(chain.from_iterable(sources.found() for sources in target.sources.values()))
@@ -60,7 +62,8 @@ def read_transcript(target: ErasureTarget, transcript: Walk, stream: str, seal: 
             if target.request.with_evidence:
                 target.seek(turn_texts(turn.turn), phrases=False)
         return found
-    for turn in turns_of(transcript):
+    only = None if target.everything or target.thread is not None else target.phrases.may_occur
+    for turn in turns_of(transcript(only)):
         if target.everything or turn.thread == target.thread or target.says(turn_texts(turn.turn)):
             found.add(stream, turn, erased=True)
             if target.thread is not None:
@@ -71,8 +74,10 @@ def read_transcript(target: ErasureTarget, transcript: Walk, stream: str, seal: 
 def _told_again(cited: Sequence[PlacedTurn], transcript: Walk) -> Iterator[PlacedTurn]:
     """Yield the turns that say what cited ones say in their threads: they would teach the fact once more."""
     words = {_words(turn) for turn in cited if has_substance(turn.turn.content)}
+    texts = {folded(turn.turn.content) for turn in cited}
     if words:
-        yield from (turn for turn in turns_of(transcript) if _words(turn) in words)
+        said = turns_of(transcript(lambda _, line: may_say(line, texts)))
+        yield from (turn for turn in said if _words(turn) in words)
 
 
 def _words(turn: PlacedTurn) -> tuple[str, str, str]:
@@ -81,16 +86,18 @@ def _words(turn: PlacedTurn) -> tuple[str, str, str]:
 
 def words_in_staying_turns(target: ErasureTarget, transcript: Walk, turns: EvidenceTurns) -> set[str]:
     """Return the words of the target that occur in a turn that stays."""
-    used: set[str] = set()
-    words = ErasedWords(target.words)
-    for turn in turns_of(transcript) if words else ():
-        if (turn.seq, turn.index) not in turns.redacted and (new := words.used_in(turn_texts(turn.turn))):
-            used |= new
-            words = ErasedWords(words.all - new)
-    return used
+    left = ErasedWords(target.words)
+
+    def may_say_more(_: int, line: bytes) -> bool:
+        return may_say(line, left.all)
+
+    for turn in turns_of(transcript(may_say_more)) if left else ():
+        if (turn.seq, turn.index) not in turns.redacted and (used := left.used_in(turn_texts(turn.turn))):
+            left = ErasedWords(left.all - used)
+    return target.words - left.all
 
 
-def words_used(words: frozenset[str], memory: Memory, transcript: Walk) -> frozenset[str]:
+def words_used(words: frozenset[str], memory: Memory, transcript: Iterable[Commit]) -> frozenset[str]:
     """Return those of some words that occur in a live fact of a memory or in a turn of its transcript."""
     left = ErasedWords(words)
     texts = chain(map(all_fact_texts, memory.facts.values()), (turn_texts(turn.turn) for turn in turns_of(transcript)))

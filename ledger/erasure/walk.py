@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TypeAlias, assert_never
 
@@ -33,7 +34,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.kinds import ErasedContent
 from backstory.ledger.core.summaries import SummaryKey
-from backstory.ledger.erasure.content import ErasedWords, all_fact_texts, fact_of, fact_texts_in
+from backstory.ledger.erasure.content import ErasedWords, all_fact_texts, fact_of, fact_texts_in, may_name, may_say
 from backstory.ledger.erasure.requests import Walk
 from backstory.ledger.erasure.target import ErasureTarget, summary_in
 
@@ -58,6 +59,9 @@ def _content_of(event: Event) -> ErasedContent | None:
         case _:
             assert_never(event)
 
+
+_STRUCTURE = re.compile(rb"Summar|Redacted")
+"""What is in each line with an event that concerns a section."""
 
 Marking: TypeAlias = tuple[Callable[[str], str], int]
 """Gives the digest of a text's `mark_key`; and the transcript's last commit."""
@@ -121,6 +125,7 @@ class LedgerWalk:
         self._birth_seqs = {root.seq for fact in target.memory.facts.values() for root in target.lineage.origins(fact)}
         self._emptied: dict[str, int] = {}
         self._unused = ErasedWords(target.words)
+        self._needles = self._sought()
         self.redacted: list[Redacted] = []
         """The events that erase others, one for each event to erase."""
         self.facts: set[str] = set()
@@ -138,6 +143,15 @@ class LedgerWalk:
         """Whether a fact that others were merged into is erased."""
         self.births: dict[int, Commit] = {}
         """The commits, without events, that added the live facts or the facts they were merged from, by seq."""
+
+    def matters(self, seq: int, line: bytes) -> bool:
+        """Whether a line has to be read: it may hold what is to be erased, or decide what else is."""
+        return (
+            seq in self._birth_seqs
+            or _STRUCTURE.search(line) is not None
+            or may_name(line, self._target.facts)
+            or may_say(line, self._needles)
+        )
 
     def take(self, commit: Commit) -> None:
         """Collect the events of a commit that are to be erased, and what follows from that."""
@@ -232,6 +246,12 @@ class LedgerWalk:
     def _use(self, texts: Iterable[str]) -> None:
         if self._unused and (used := self._unused.used_in(texts)):
             self._unused = ErasedWords(self._unused.all - used)
+            self._needles = self._sought()
+
+    def _sought(self) -> frozenset[str]:
+        """Return what a text has to hold to be of any concern."""
+        # The rare words are among the unused ones.
+        return self._unused.all | self._target.phrases.texts
 
     def unused(self) -> frozenset[str]:
         """Return the words of the target that occur in no fact that stays."""
@@ -263,7 +283,7 @@ def walk_until_settled(
     """
     while True:
         walk = LedgerWalk(target, stream, marking)
-        for commit in ledger():
+        for commit in ledger(walk.matters if target.is_narrow else None):
             walk.take(commit)
         if not target.extend(walk.facts, walk.runs, walk.unused() - used, walk.summaries):
             return walk

@@ -43,9 +43,9 @@ from backstory.ledger.erasure.requests import (
     ForgetMatching,
     ForgetShared,
     ForgetThread,
+    Only,
     Plan,
 )
-from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.pipeline import CommitPipeline, PendingCommit
 from backstory.ledger.log.reader import Reader
 
@@ -253,25 +253,29 @@ class Rereading:
         self._verified = 0
         """The seq of the last commit that was verified."""
 
-    def __call__(self) -> Iterator[Commit]:
-        """Start reading.
+    def __call__(self, only: Only | None = None) -> Iterator[Commit]:
+        """Start reading; lines that `only` refuses are left out.
 
         Raises:
             CorruptLogError: a line is not what was written.
         """
         if self._verified:
             for seq, record in enumerate(islice(self._store.read(self._stream), self._verified), 1):
+                if only is not None and not only(seq, record.line):
+                    continue
                 try:
                     commit = decode(record.line)
                 except UNREADABLE:
                     commit = unseal(record.line, Head(seq - 1, EMPTY.hash), stream=self._stream, byte=record.byte)
                 yield commit
             return
-        last = 0
-        for commit in read_commits(self._store, self._stream):
-            yield commit
-            last = commit.seq
-        self._verified = last
+        head: Head = EMPTY
+        for record in self._store.read(self._stream):
+            commit = unseal(record.line, head, stream=self._stream, byte=record.byte)
+            head = commit.head
+            if only is None or only(commit.seq, record.line):
+                yield commit
+        self._verified = head.seq
 
 
 def unfinished(

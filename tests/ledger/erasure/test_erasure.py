@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -25,7 +25,7 @@ from backstory.ledger.core.commands import (
     Revert,
     RollBack,
 )
-from backstory.ledger.core.commit import Cause, Commit
+from backstory.ledger.core.commit import Cause, Commit, Draft, Head, seal
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.errors import ConflictError, NotFoundError, UsageError
 from backstory.ledger.core.events import (
@@ -49,7 +49,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.policy import Policy
-from backstory.ledger.erasure.content import fact_texts, folded, words_in
+from backstory.ledger.erasure.content import fact_texts, folded, may_say, words_in
 from backstory.ledger.erasure.plan import plan_erasure
 from backstory.ledger.erasure.requests import (
     Erasure,
@@ -59,6 +59,7 @@ from backstory.ledger.erasure.requests import (
     ForgetMatching,
     ForgetThread,
     Plan,
+    Walk,
 )
 from backstory.ledger.rules.decide import decide
 from backstory.projections.history.preview import preview_revert, preview_rollback, revert_command, rollback_command
@@ -70,6 +71,20 @@ WORK = "user.workContext"
 GONE = Erased("0" * 64)
 UNGATED = Policy(gate_enabled=False)
 """So that a fact with a label of the model's own invention is taken in."""
+
+
+def whole(commits: Sequence[Commit]) -> Walk:
+    return lambda only=None: iter(commits)
+
+
+def asked_for(commits: Sequence[Commit]) -> Walk:
+    lines = [
+        seal(Draft(commit.at, commit.cause, commit.events), Head(commit.seq - 1, ""), lambda: "0" * 32)
+        for commit in commits
+    ]
+    return lambda only=None: (
+        commit for commit, line in zip(commits, lines, strict=True) if only is None or only(commit.seq, line)
+    )
 
 
 @dataclass
@@ -101,11 +116,22 @@ class Scene(History):
         return self.ask(command, "extraction", thread=thread, turns=turns) or ()
 
     def plan(self, request: Erasure) -> Plan:
+        """Plan on all commits; a plan on the lines alone that the planner asks for must be the same."""
+        try:
+            plan = self._planned(request, whole)
+        except NotFoundError:
+            with pytest.raises(NotFoundError):
+                self._planned(request, asked_for)
+            raise
+        assert self._planned(request, asked_for) == plan
+        return plan
+
+    def _planned(self, request: Erasure, walk: Callable[[Sequence[Commit]], Walk]) -> Plan:
         return plan_erasure(
             request,
             self.memory,
-            ledger=lambda: iter(self.commits),
-            transcript=lambda: iter(self.said),
+            ledger=walk(self.commits),
+            transcript=walk(self.said),
             ledger_stream="ledger",
             transcript_stream="transcript",
         )
@@ -306,6 +332,17 @@ def test_a_word_that_a_retained_turn_or_fact_uses_is_left_alone() -> None:
     assert story.memory.section(WORK).summary == "Gardens, Oslo."
 
 
+def test_a_word_that_a_fact_of_the_past_uses_is_left_alone() -> None:
+    story = scene()
+    story.update("t1", None, new("Wed to Quillfeather"))
+    story.update("t2", None, new("Knows Quillfeather well"))
+    story.update("t3", None, removal("fact_3_0"))
+    story.update("t4", None, summary(WORK, "Quillfeather is about."))
+    story.forget(ForgetFact("fact_2_0"))
+    assert story.texts() == []
+    assert story.memory.section(WORK).summary == "Quillfeather is about."
+
+
 def test_in_a_script_without_spaces_a_run_is_a_word() -> None:
     story = scene()
     story.update("t1", None, new("住在柏林 now"), summary(WORK, "他住在柏林的家里"))
@@ -485,6 +522,21 @@ def test_matching_ignores_case_unicode_form_and_white_space(text: str) -> None:
     plan = story.forget(ForgetMatching(text))
     assert whats(plan) == [("ledger", 2, "proposal"), ("ledger", 2, "fact"), ("transcript", 1, "turn")]
     assert story.texts() == ["Fine"]
+
+
+@given(st.text(), st.text(min_size=1))
+def test_a_line_that_is_passed_over_holds_no_such_text(text: str, needle: str) -> None:
+    for said in (text, f"{text}{needle}", f"{needle}{text}", f"{text} {needle} {text}"):
+        for sought in (folded(needle), folded(needle.upper())):
+            if sought and sought in folded(said):
+                assert may_say(msgspec.json.encode({"content": said, "more": text}), [sought])
+    assert not may_say(b'{"content":"Ada likes tea","more":""}', ["coffee"])
+
+
+def test_a_text_without_a_word_that_identifies_anything_is_found_where_nothing_else_goes() -> None:
+    story = scene()
+    story.update("t1", None, new("Has tea", 0.1))
+    assert whats(story.forget(ForgetMatching("tea"))) == [("ledger", 2, "proposal"), ("ledger", 2, "candidate")]
 
 
 @pytest.mark.parametrize("text", ["", "  ", "\u3000\n"])
