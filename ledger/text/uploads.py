@@ -26,6 +26,9 @@ _SPACE = re.compile(r"\s*")
 _LAST_WORD = re.compile(r"(?<![^\s(\[\"'])[^\s(\[\"']+$")
 _ABBREVIATIONS = frozenset({"e.g", "i.e", "vs", "mr", "mrs", "ms", "dr", "prof", "st", "fig", "cf", "al", "approx"})
 _LONGEST_ABBREVIATION = 8
+_CHINESE = ("上传", "上傳", "附", "了")
+_SIGNS = ("upload", "attach", "shared", "provided", "sent", *_CHINESE, "分享", "提供", "发送")
+"""One of them is in every upload sentence, and in few others."""
 
 
 def is_upload_event(sentence: str) -> bool:
@@ -47,13 +50,13 @@ def is_upload_event(sentence: str) -> bool:
     if not core or len(core) > _MAX_SENTENCE or "\n" in core or sum(1 for _ in _sentences(core)) > 1:
         return False
     plain = unicodedata.normalize("NFKC", core).casefold()
-    # The word lists are loaded with the first sentence, so an import does not wait for them.
-    if any(sign in plain for sign in ("上传", "上傳", "附", "了")):
-        from backstory.ledger.text.uploads_chinese import is_chinese_event
+    if not any(sign in plain for sign in _SIGNS):
+        return False
+    # The word lists are loaded with the first such sentence, so an import does not wait for them.
+    from backstory.ledger.text.upload_patterns import is_chinese_event, is_english_event
 
+    if any(sign in plain for sign in _CHINESE):
         return is_chinese_event(plain.replace("上傳", "上传"))
-    from backstory.ledger.text.uploads_english import is_english_event
-
     return is_english_event(plain)
 
 
