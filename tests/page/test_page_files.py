@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import graphlib
 import gzip
 import re
 import shutil
@@ -52,6 +53,18 @@ def test_the_check_of_vendored_files_finds_each_difference(
         "more.js is not in the manifest",
         "preact.js was changed",
     ]
+
+
+def test_no_script_imports_itself_by_way_of_others() -> None:
+    arrows = {
+        path: [
+            (path.parent / name).resolve()
+            for name in re.findall(r'import\b[^"\n]*"(\.[^"\n]+)"', path.read_text("utf-8"))
+        ]
+        for path in WEB.rglob("*.js")
+    }
+    assert sum(map(len, arrows.values())) > len(arrows)
+    graphlib.TopologicalSorter(arrows).prepare()
 
 
 def test_an_edit_that_no_longer_fits_is_refused() -> None:

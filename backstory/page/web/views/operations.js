@@ -10,6 +10,7 @@ import { Dialog } from "../components/dialog.js";
 import { FactRow } from "../components/fact.js";
 import { Empty, Failure, Loaded } from "../components/notice.js";
 import { words } from "./operations.words.js";
+import { Section } from "./operations_section.js";
 import { More, Transfer } from "./operations_transfer.js";
 import { Usage } from "./operations_usage.js";
 import { Verify } from "./operations_verify.js";
@@ -48,13 +49,6 @@ export function View({ scope, params, live, caller }) {
       `}
     <//>
   `;
-}
-
-export function Section({ title, name, children, wide = false }) {
-  return html`<section class=${`card operations-card ${wide ? "is-wide" : ""}`} aria-labelledby=${`operations-${name}`}>
-    <h2 id=${`operations-${name}`}>${title}</h2>
-    ${children}
-  </section>`;
 }
 
 function State({ status, scope }) {

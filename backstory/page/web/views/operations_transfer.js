@@ -5,8 +5,8 @@ import { href } from "../lib/route.js";
 import { useWords } from "../lib/words.js";
 import { Dialog } from "../components/dialog.js";
 import { Failure } from "../components/notice.js";
-import { Section } from "./operations.js";
 import { words } from "./operations.words.js";
+import { Section } from "./operations_section.js";
 
 export function Transfer({ scope, facts, mayWrite, onChanged }) {
   const t = useWords(words);

@@ -7,8 +7,8 @@ import { go } from "../lib/route.js";
 import { useWords } from "../lib/words.js";
 import { Empty, Loaded } from "../components/notice.js";
 import { colourOf, UsageChart } from "../components/usage_chart.js";
-import { Section } from "./operations.js";
 import { words } from "./operations.words.js";
+import { Section } from "./operations_section.js";
 
 const PERIODS = ["7", "30", "90", "all"];
 

@@ -4,8 +4,8 @@ import { number } from "../lib/format.js";
 import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { useWords } from "../lib/words.js";
 import { Failure } from "../components/notice.js";
-import { Section } from "./operations.js";
 import { words } from "./operations.words.js";
+import { Section } from "./operations_section.js";
 
 const LINES = ["doctor", "repair"];
 
