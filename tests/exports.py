@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 from backstory.ledger.importing.formats.conversation import ImportedConversation
-from backstory.ledger.importing.formats.facts import Fact
 from backstory.ledger.importing.formats.recognising import recognise
 from backstory.ledger.importing.formats.tally import Tally
 
@@ -210,7 +209,9 @@ def write(folder: Path, content: object, name: str = "export.json") -> Path:
     return path
 
 
-def everything(path: Path, tally: Tally | None = None, stated: str | None = None) -> list[ImportedConversation | Fact]:
+def everything(
+    path: Path, tally: Tally | None = None, stated: str | None = None
+) -> list[ImportedConversation | dict[str, object]]:
     return list(recognise(path, stated).read(Tally() if tally is None else tally, lambda _: None))
 
 

@@ -29,7 +29,7 @@ from backstory.ledger.core.summaries import ThreadSummaryText, thread_summaries
 from backstory.ledger.erasure.digest import Seal, sealing
 from backstory.ledger.log.commits import read_durable_commits
 from backstory.ledger.log.reader import count_turns
-from backstory.ledger.log.transcript_writer import TURNS_PER_COMMIT, Recorded
+from backstory.ledger.log.transcript_writer import TURNS_PER_COMMIT, RecordedDelivery
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.text.tags import read_tags
 from backstory.ledger.threads.delivery.continuing import continued, holds
@@ -124,7 +124,7 @@ class Intake(Operations):
         """
         return places(self._services.writer, kept, first=first, only=only)
 
-    def _record(self, thread: str, kept: Sequence[Kept], mode: Mode | Told, *, sent_before: bool) -> Recorded:
+    def _record(self, thread: str, kept: Sequence[Kept], mode: Mode | Told, *, sent_before: bool) -> RecordedDelivery:
         services, key = self._services, self._services.key
         writer = services.writer
         if key is None:
@@ -143,7 +143,7 @@ class Intake(Operations):
             superseded = sum(isinstance(event, TurnSuperseded) for event in events)
             if made and (mode == "append" or _is_whole(made[0], kept)):
                 # By now other turns may follow, among which the same words would count as said again.
-                return Recorded(len(turns), len(kept) - len(turns), superseded)
+                return RecordedDelivery(len(turns), len(kept) - len(turns), superseded)
             try:
                 # A crash may have left a part of the delivery, which is completed now.
                 more = writer.record(
@@ -152,7 +152,7 @@ class Intake(Operations):
             except WrongExpectedVersionError:
                 continue
             total = len(turns) + more.turns
-            return Recorded(total, len(kept) - total, superseded + more.superseded)
+            return RecordedDelivery(total, len(kept) - total, superseded + more.superseded)
 
     def _notice(self, thread: str, *, immediate: bool) -> None:
         if self._services.home.producer is not None:

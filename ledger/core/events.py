@@ -13,11 +13,11 @@ from typing import Self, TypeAlias
 import msgspec
 
 from backstory.ledger.core.kinds import (
-    ErasedContent,
+    ErasedKind,
     FailureReason,
     PolicySource,
     RemovalReason,
-    Revision,
+    RevisionKind,
     Rule,
     Speaker,
 )
@@ -350,7 +350,7 @@ class FactRevised(FactEvent, frozen=True):
 
     before: Fact
     after: Fact
-    change: Revision
+    change: RevisionKind
     place: str | None = None
     proposed: Fields = {}
     marked_after: int | None = None
@@ -475,7 +475,7 @@ class Redacted(ErasureEvent, frozen=True):
     stream: str
     seq: int
     index: int
-    what: ErasedContent
+    what: ErasedKind
     fact: str | None = None
     section: str | None = None
     thread: str | None = None

@@ -66,7 +66,7 @@ RemovalReason: TypeAlias = Literal[
     Sweep, "model", "stale", "consolidated", "hand", "clear", "import", "revert", "rollback", "ended", "expired"
 ]
 """Why a fact left memory: `ended` and `expired` say that it was true until then, the others that it is not kept."""
-Revision: TypeAlias = Literal["confirmed", "edited", "extended", "restored", "ending", "tagged"]
+RevisionKind: TypeAlias = Literal["confirmed", "edited", "extended", "restored", "ending", "tagged"]
 Rule: TypeAlias = Literal[
     Sweep,
     "malformed",
@@ -97,12 +97,12 @@ Rule: TypeAlias = Literal[
 ]
 """The rules that can refuse a candidate; `rules.decide.RULES` says what each means."""
 FailureReason: TypeAlias = Literal["unavailable", "rejected", "reply", "discarded", "basis", "covered"]
-ErasedContent: TypeAlias = Literal["fact", "section", "shared", "candidate", "proposal", "failure", "turn", "expired"]
+ErasedKind: TypeAlias = Literal["fact", "section", "shared", "candidate", "proposal", "failure", "turn", "expired"]
 
 Speaker: TypeAlias = Literal["user", "assistant"]
 """The role of a turn."""
 
 PolicySource: TypeAlias = Literal["config", "manual"]
-Eviction: TypeAlias = Literal["confidence", "hybrid"]
+EvictionRanking: TypeAlias = Literal["confidence", "hybrid"]
 DedupKey: TypeAlias = Literal["visible", "normalized", "casefold", "exact"]
 RequiredEvidence: TypeAlias = Literal["any", "user"]

@@ -10,13 +10,13 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from backstory.ledger.core.errors import ConfigError
-from backstory.ledger.core.kinds import DedupKey, Eviction, RequiredEvidence
+from backstory.ledger.core.kinds import DedupKey, EvictionRanking, RequiredEvidence
 from backstory.ledger.core.sanitize import MAX_NAME, clip
 
 CATEGORIES = ("preference", "knowledge", "context", "behavior", "goal", "correction")
 """The categories that the rules know by name. They treat a free one as `context`."""
 
-EVICTIONS: tuple[Eviction, ...] = ("confidence", "hybrid")
+EVICTIONS: tuple[EvictionRanking, ...] = ("confidence", "hybrid")
 """The rankings by which the cap evicts."""
 
 DEDUP_KEYS: tuple[DedupKey, ...] = ("visible", "normalized", "casefold", "exact")
@@ -69,7 +69,7 @@ class Policy(msgspec.Struct, frozen=True):
 
     max_facts: int = 100
     fact_confidence_threshold: float = 0.7
-    fact_eviction_policy: Eviction = "confidence"
+    fact_eviction_policy: EvictionRanking = "confidence"
     eviction_confidence_weight: float = 0.65
     eviction_confirmation_weight: float = 0.25
     eviction_access_weight: float = 0.1

@@ -32,14 +32,14 @@ from backstory.ledger.core.events import (
     UpdateFailed,
     UpdateProposed,
 )
-from backstory.ledger.core.kinds import ErasedContent
+from backstory.ledger.core.kinds import ErasedKind
 from backstory.ledger.core.summaries import SummaryKey
 from backstory.ledger.erasure.content import ErasedWords, all_fact_texts, fact_of, fact_texts_in, may_name, may_say
 from backstory.ledger.erasure.requests import Walk
 from backstory.ledger.erasure.target import ErasureTarget, summary_in
 
 
-def _content_of(event: Event) -> ErasedContent | None:
+def _content_of(event: Event) -> ErasedKind | None:
     """Return which kind of content an event holds that an erasure may have to take; None if it holds none."""
     match event:
         case FactEvent():
@@ -173,7 +173,7 @@ class LedgerWalk:
         if answer_erased and proposal is not None:
             self.redacted.append(Redacted(self._stream, commit.seq, proposal, "proposal"))
 
-    def _take(self, commit: Commit, index: int, event: Event, content: ErasedContent) -> bool:
+    def _take(self, commit: Commit, index: int, event: Event, content: ErasedKind) -> bool:
         """Collect an event that holds content; return whether it is erased."""
         section = event.section if isinstance(event, SummaryUpdated) else None
         run = None if section is None else (section, self._emptied.get(section, 0))

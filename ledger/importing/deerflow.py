@@ -118,7 +118,7 @@ def _loader() -> type[yaml.SafeLoader]:
     return Plain
 
 
-Document = Mapping[str, object]
+_Document = Mapping[str, object]
 
 
 class _Item(msgspec.Struct, frozen=True):
@@ -230,10 +230,10 @@ class _Home:
         away = path.resolve()
         return "" if away.is_relative_to(self._root) else f"a link leads out of {self._root}, to {away}: copy the file"
 
-    def _documents(self, folders: Iterable[Path]) -> dict[Path, Document]:
+    def _documents(self, folders: Iterable[Path]) -> dict[Path, _Document]:
         return {folder: document for folder in folders if (document := self._document(folder)) is not None}
 
-    def _document(self, folder: Path) -> Document | None:
+    def _document(self, folder: Path) -> _Document | None:
         path = folder / MEMORY
         if not path.exists():
             return None
@@ -250,7 +250,7 @@ class _Home:
         self._broken.append(unread(f"files/{len(self._broken)}", "", f"{name}: {problem}"))
         return None
 
-    def _listed(self, folder: Path, document: Document, files: dict[Path, str | None]) -> list[_Item]:
+    def _listed(self, folder: Path, document: _Document, files: dict[Path, str | None]) -> list[_Item]:
         """Return the facts of a document; if it only lists files of facts, add these to `files`."""
         facts = document.get("facts", [])
         name = self._named(folder / MEMORY)
@@ -302,7 +302,7 @@ class _Home:
             stated["source"] = None
         return _Item(stated, self._named(path), file.text, problem)
 
-    def _misplaced(self, path: Path, agent: str | None, stated: Document) -> str:
+    def _misplaced(self, path: Path, agent: str | None, stated: _Document) -> str:
         """Return why DeerFlow would not count a fact as part of this memory; "" if it would."""
         fact_id, owner, user = stated.get("id"), stated.get("agent_name"), stated.get("user_id")
         if fact_id is not None and str(fact_id) != path.stem:

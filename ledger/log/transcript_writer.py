@@ -168,7 +168,7 @@ TURNS_PER_COMMIT = 200
 """How many turns of a delivery one commit holds at most, unless only a single commit lets it be recognised."""
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class RecordedDelivery(msgspec.Struct, frozen=True):
     """Result of a delivery: how many turns are new, were known already, and no longer stand because of it."""
 
     turns: int
@@ -188,7 +188,7 @@ class TranscriptWriter(StreamWriter):
         sent_before: bool = False,
         key: str | None = None,
         expected: Head | None = None,
-    ) -> Recorded:
+    ) -> RecordedDelivery:
         """Append the new messages of a delivery to its thread. They are durable when this returns.
 
         Turns that the delivery supersedes can be restored.
@@ -238,7 +238,7 @@ class TranscriptWriter(StreamWriter):
         events = [event for commit in self._write(self._transcript_queue, queue_turns) for event in commit.events]
         superseded = sum(isinstance(event, TurnSuperseded) for event in events)
         turns = len(events) - superseded
-        return Recorded(turns, len(messages) - turns, superseded)
+        return RecordedDelivery(turns, len(messages) - turns, superseded)
 
     def _append_turns(self, cause: Cause, turns: TurnRange | None, events: tuple[Event, ...], at: str) -> PendingCommit:
         self._pipeline.fold_decided(self._transcript_queue)

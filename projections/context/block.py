@@ -41,7 +41,7 @@ from backstory.projections.context.lines import (
 )
 from backstory.projections.context.quotes import Quote
 
-Place = tuple[int, int]
+_Place = tuple[int, int]
 """What the lines of a part are in order of."""
 _LAST = (FACTS, FOUND)
 """Headings of which no other follows in the same part of a block."""
@@ -49,14 +49,14 @@ _SKIPPED = 4
 """Quotes that do not fit before the part is full: the others are as long, mostly."""
 _MISSED = 500
 """Facts that do not fit before no other is tried: the rest ranks lower still, and there may be very many."""
-_place: Callable[[tuple[Place, Line]], Place] = itemgetter(0)
+_place: Callable[[tuple[_Place, Line]], _Place] = itemgetter(0)
 
 
 class Sheet:
     """A part of a block under construction; `tokens` is its exact size, 0 while it is empty."""
 
     def __init__(self, prepared: Prepared, max_tokens: int) -> None:
-        self.parts: dict[str, list[tuple[Place, Line]]] = {heading: [] for heading in (*PARTS, QUOTES, FOUND)}
+        self.parts: dict[str, list[tuple[_Place, Line]]] = {heading: [] for heading in (*PARTS, QUOTES, FOUND)}
         self.tokens = 0
         self.max_tokens = max_tokens
         self._headings = prepared.headings
@@ -104,7 +104,7 @@ class Sheet:
                 break
         return taken
 
-    def take(self, heading: str, line: Line, *, place: Place = (0, 0), within: int | None = None) -> int | None:
+    def take(self, heading: str, line: Line, *, place: _Place = (0, 0), within: int | None = None) -> int | None:
         """Add a line to a part at its `place` if there is room.
 
         Returns:

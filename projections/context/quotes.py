@@ -27,7 +27,7 @@ _READ = 20_000
 _SPEAKERS = ("user", "assistant")
 
 
-class Said(msgspec.Struct, frozen=True):
+class FoundTurn(msgspec.Struct, frozen=True):
     """A turn that search found.
 
     Attributes:
@@ -53,7 +53,7 @@ class Quote(msgspec.Struct, frozen=True):
     turns: tuple[GivenTurn, ...]
 
 
-def quotes(found: Iterable[Said], words: Iterable[str]) -> Iterator[Quote]:
+def quotes(found: Iterable[FoundTurn], words: Iterable[str]) -> Iterator[Quote]:
     """Yield the lines of the turns that were found; no turn is quoted twice, and neither are the same words.
 
     Args:

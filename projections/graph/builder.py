@@ -28,9 +28,9 @@ from backstory.projections.graph.dot import dot_of
 from backstory.projections.graph.mermaid import mermaid_of
 from backstory.projections.graph.model import (
     Edge,
+    EdgeKind,
     FactNode,
     GraphData,
-    Kind,
     LeftOut,
     Node,
     SectionNode,
@@ -131,7 +131,7 @@ class _Building:
         target = commit.cause.target
         # The target of a clear is a commit of another ledger.
         if target is not None and target in self._seqs and commit.cause.kind != "clear":
-            kind: Kind = "undid" if commit.cause.kind == "revert" else "returned-to"
+            kind: EdgeKind = "undid" if commit.cause.kind == "revert" else "returned-to"
             self._edge(update.id, f"update:{target}", kind, commit)
         for event in commit.events:
             about = facts_of(event)
@@ -203,7 +203,7 @@ class _Building:
         elif event.thread is not None:
             self._edge(update, self._thread(event.thread), "erased", commit)
 
-    def _edge(self, source: str, target: str, kind: Kind, commit: Commit, detail: str | None = None) -> None:
+    def _edge(self, source: str, target: str, kind: EdgeKind, commit: Commit, detail: str | None = None) -> None:
         self._edges[Edge(source, target, kind, commit.seq, detail)] = None
 
     def _thread(self, name: str) -> str:

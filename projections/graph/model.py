@@ -8,7 +8,7 @@ import msgspec
 
 from backstory.projections.history.audit import Removed
 
-Kind: TypeAlias = Literal[
+EdgeKind: TypeAlias = Literal[
     "learned-from",
     "added",
     "restored",
@@ -24,7 +24,7 @@ Kind: TypeAlias = Literal[
 ]
 """What an edge says, read from its source to its target: update 7 removed a fact, a fact was superseded by another."""
 
-KINDS: tuple[Kind, ...] = (
+KINDS: tuple[EdgeKind, ...] = (
     "learned-from",
     "added",
     "restored",
@@ -110,7 +110,7 @@ class Edge(msgspec.Struct, frozen=True, omit_defaults=True):
 
     source: str
     target: str
-    kind: Kind
+    kind: EdgeKind
     seq: int
     detail: str | None = None
 

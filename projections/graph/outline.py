@@ -12,9 +12,9 @@ import msgspec
 
 from backstory.projections.graph.model import (
     Edge,
+    EdgeKind,
     FactNode,
     GraphData,
-    Kind,
     MessageFlowData,
     Node,
     Route,
@@ -59,7 +59,7 @@ Look: TypeAlias = Literal["thread", "update", "fact", "gone", "erased", "section
 
 LOOKS: tuple[Look, ...] = ("thread", "update", "fact", "gone", "erased", "section", "name", "note")
 
-_KIN: tuple[Kind, ...] = ("superseded-by", "merged-into")
+_KIN: tuple[EdgeKind, ...] = ("superseded-by", "merged-into")
 _REASONS = {
     "model": "withdrawn",
     "consolidated": "merged",

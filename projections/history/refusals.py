@@ -37,7 +37,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Memory
 
-Refused: TypeAlias = CandidateRejected | FactRemoved
+RefusedEvent: TypeAlias = CandidateRejected | FactRemoved
 """The events that keep or take something out of memory."""
 
 ALIKE = 0.4
@@ -77,7 +77,7 @@ class WhyNot(tuple[Refusal, ...]):  # noqa: SLOT001 a tuple takes no slots with 
 class RefusalLogs(Protocol):
     """The query on a scope's ledger that finds refusals; an index implements it."""
 
-    def refused(self, text: str, most: int, live: Container[str]) -> Sequence[tuple[float, Commit, Refused]]:
+    def refused(self, text: str, most: int, live: Container[str]) -> Sequence[tuple[float, Commit, RefusedEvent]]:
         """Return the refused candidates and removed facts that resemble a text, the best match first.
 
         Args:
@@ -128,7 +128,7 @@ def why_not(logs: RefusalLogs, memory: Memory, text: str) -> WhyNot:
     return WhyNot((_refusal(*one) for one in refused), _remembered(memory.in_order(), text)[:_MOST])
 
 
-def _refusal(score: float, commit: Commit, event: Refused) -> Refusal:
+def _refusal(score: float, commit: Commit, event: RefusedEvent) -> Refusal:
     score = round(score, 4)
     if isinstance(event, CandidateRejected):
         return Refusal(content_of(event.candidate), commit.seq, commit.at, event.rule, event.detail, score=score)

@@ -32,13 +32,13 @@ from backstory.projections.history.refusals import BLOCK as REFUSALS
 from backstory.projections.history.refusals import RefusalBlock, statement_of
 from backstory.projections.history.views import facts_of
 from backstory.projections.index.kv import ChecksummedKV
-from backstory.projections.index.periods import Period, keys_of
+from backstory.projections.index.periods import EndedPeriod, keys_of
 from backstory.projections.index.schema import (
     LAST,
     Checkpoint,
     IndexPosition,
-    Mark,
-    Said,
+    ReadingMark,
+    SaidLine,
     StreamPosition,
     Table,
     ThreadState,
@@ -65,7 +65,7 @@ _FLUSH_BYTES = 32 * 1024 * 1024
 """Bytes of log between two writes: each rewrites every thread's leaf, so fewer are faster."""
 
 _thread_state = msgspec.msgpack.Decoder(ThreadState)
-_said = msgspec.msgpack.Decoder(Said)
+_said = msgspec.msgpack.Decoder(SaidLine)
 _block = msgspec.msgpack.Decoder(TimelineBlock)
 _count = msgspec.msgpack.Decoder(UsageCount)
 _refusals = msgspec.msgpack.Decoder(RefusalBlock)
@@ -206,7 +206,7 @@ class IndexBuilder:
                 _must_continue(line, head, stream)
             begin, end = end, end + len(line) + 1
             if head.seq == 0 or begin - mark >= _MARK_BYTES:
-                self._changes[marks][number(head.seq + 1)] = pack(Mark(begin, head.hash))
+                self._changes[marks][number(head.seq + 1)] = pack(ReadingMark(begin, head.hash))
                 if marks is Table.LEDGER_MARKS:
                     self._changes[Table.TIMES][named(latest) + number(head.seq + 1)] = b""
                 mark = begin
@@ -266,7 +266,7 @@ class IndexBuilder:
         until = event.valid_until or event.fact.valid_until or commit.at
         fact = msgspec.structs.replace(event.fact, valid_until=until)
         begin = "" if fact.valid_from is None else begins(fact.valid_from)
-        period = Period(begin, ends(until), msgspec.Raw(pack(fact)))
+        period = EndedPeriod(begin, ends(until), msgspec.Raw(pack(fact)))
         for key in keys_of(period, commit.seq, fact.id):
             self._changes[Table.ENDED][key] = pack(period)
 
@@ -367,7 +367,7 @@ class IndexBuilder:
                     state.restored[event.n] = commit.seq
         count = 0 if recorded is None else recorded.last - recorded.first + 1
         lost = 0 if recorded is None else max(0, recorded.first - 1 - state.turns)
-        said = Said(begin, lost + count, lost)
+        said = SaidLine(begin, lost + count, lost)
         self._changes[Table.SAID][named(name) + number(state.turns + 1) + number(commit.seq)] = pack(said)
         state.said = commit.seq
         state.turns += lost + count

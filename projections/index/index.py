@@ -27,7 +27,7 @@ from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.folded.snapshot import Origin, Place, RecordedLines, ThreadSnapshot
 from backstory.ledger.threads.ranges import Ranges
 from backstory.projections.derived_files import DamagedError
-from backstory.projections.history.refusals import Refused
+from backstory.projections.history.refusals import RefusedEvent
 from backstory.projections.history.replay import Moment
 from backstory.projections.index import questions
 from backstory.projections.index.builder import IndexProgress
@@ -308,7 +308,7 @@ class ScopeIndex(ReadModel):
 
         return ModelUsage(tuple(self._ask(days)))
 
-    def refused(self, text: str, most: int, live: Container[str]) -> list[tuple[float, Commit, Refused]]:
+    def refused(self, text: str, most: int, live: Container[str]) -> list[tuple[float, Commit, RefusedEvent]]:
         """Return the refused candidates and removed facts that resemble a text; see `RefusalLogs.refused`."""
         return self._ask(lambda at: list(islice(questions.refused(at, text, live), most)))
 

@@ -56,7 +56,7 @@ class _Leaf(msgspec.Struct):
     values: list[bytes]
 
 
-class Cursor:
+class LeafCursor:
     """Reads a space for one question; the leaf that it read last is not read again."""
 
     def __init__(self, read: Callable[[bytes], _Leaf]) -> None:
@@ -151,9 +151,9 @@ class ChecksummedKV:
         """Yield keys and what they hold, from a key on."""
         return self.cursor(space).ascending(start)
 
-    def cursor(self, space: int) -> Cursor:
+    def cursor(self, space: int) -> LeafCursor:
         """Return a reader of one space for one question, during which nothing is written."""
-        return Cursor(partial(self._leaf, space))
+        return LeafCursor(partial(self._leaf, space))
 
     def descending(self, space: int, start: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield keys and what they hold, from a key back."""

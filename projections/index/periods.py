@@ -23,7 +23,7 @@ _MOMENT_BYTES = len("2026-03-12T10:30:00.123456Z")
 _SEQ = slice(1 + _NODE_BYTES + _MOMENT_BYTES, 1 + _NODE_BYTES + _MOMENT_BYTES + 8)
 
 
-class Period(msgspec.Struct, frozen=True, array_like=True):
+class EndedPeriod(msgspec.Struct, frozen=True, array_like=True):
     """When an ended fact was true, as moments, and the fact as bytes; `begin` is "" where it is unknown."""
 
     begin: str
@@ -31,7 +31,7 @@ class Period(msgspec.Struct, frozen=True, array_like=True):
     fact: msgspec.Raw
 
 
-def keys_of(period: Period, seq: int, fact_id: str) -> tuple[bytes, bytes]:
+def keys_of(period: EndedPeriod, seq: int, fact_id: str) -> tuple[bytes, bytes]:
     """Return the two keys of a period, which commit `seq` ended."""
     last = _last_day(period.begin, period.end)
     # What ended before it began is at the day of its end, which every span that holds both has.

@@ -15,16 +15,16 @@ from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
 from backstory.ledger.log.folded.snapshot import Origin, Place, RecordedLine, RecordedLines
 from backstory.ledger.threads.turn_columns import Trace
 from backstory.projections.derived_files import DamagedError
-from backstory.projections.history.refusals import RefusalBlock, Refused, resembling
+from backstory.projections.history.refusals import RefusalBlock, RefusedEvent, resembling
 from backstory.projections.history.replay import Moment
 from backstory.projections.index.builder import BORN
 from backstory.projections.index.index_file import IndexSnapshot
-from backstory.projections.index.periods import Period, ended_by, ranges_of
+from backstory.projections.index.periods import EndedPeriod, ended_by, ranges_of
 from backstory.projections.index.schema import (
     LAST,
     Checkpoint,
-    Mark,
-    Said,
+    ReadingMark,
+    SaidLine,
     Table,
     beginning,
     name_in,
@@ -36,12 +36,12 @@ from backstory.projections.index.schema import (
 
 MOST_NAMED = 100
 _checkpoint = msgspec.msgpack.Decoder(Checkpoint)
-_mark = msgspec.msgpack.Decoder(Mark)
-_said = msgspec.msgpack.Decoder(Said)
+_mark = msgspec.msgpack.Decoder(ReadingMark)
+_said = msgspec.msgpack.Decoder(SaidLine)
 _trace = msgspec.msgpack.Decoder(Trace)
 _fact = msgspec.msgpack.Decoder(Fact)
 _refusals = msgspec.msgpack.Decoder(RefusalBlock)
-_period = msgspec.msgpack.Decoder(Period)
+_period = msgspec.msgpack.Decoder(EndedPeriod)
 
 
 class Around(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ def learned(at: IndexSnapshot, thread: str) -> list[Place]:
     return [Place(number_in(key), int.from_bytes(byte, "big")) for key, byte in under(at, Table.LEARNED, named(thread))]
 
 
-def said_in(at: IndexSnapshot, thread: str, first: int = 1) -> Iterator[tuple[bytes, Said]]:
+def said_in(at: IndexSnapshot, thread: str, first: int = 1) -> Iterator[tuple[bytes, SaidLine]]:
     """The lines that recorded a thread's turns, from that of an ordinal on."""
     prefix = named(thread)
     start = prefix
@@ -161,7 +161,7 @@ def recorded_by(at: IndexSnapshot, thread: str, seq: int) -> int:
     low, high = 0, at.thread(thread).turns
     while low < high:
         middle = (low + high + 1) // 2
-        key, said = next(said_in(at, thread, middle), (b"", Said(0, 0)))
+        key, said = next(said_in(at, thread, middle), (b"", SaidLine(0, 0)))
         first = number_in(key[:-8])
         if not first <= middle < first + said.count:
             raise DamagedError("the place of a turn is missing")
@@ -280,7 +280,7 @@ def _from(at: IndexSnapshot, key: bytes) -> tuple[Fold, Iterator[Commit]]:
     return fold, chain(list(islice(commits, 1)), commits)
 
 
-def _mark_before(at: IndexSnapshot, seq: int) -> tuple[int, Mark]:
+def _mark_before(at: IndexSnapshot, seq: int) -> tuple[int, ReadingMark]:
     """The last line to start reading at that is not behind a commit: its seq and where it is."""
     found = next(at.kv.descending(Table.LEDGER_MARKS, number(seq)), None)
     if found is None:
@@ -303,7 +303,7 @@ def block(at: IndexSnapshot, first: int, last: int) -> list[Commit]:
     return commits[first - start :]
 
 
-def refused(at: IndexSnapshot, text: str, live: Container[str]) -> Iterator[tuple[float, Commit, Refused]]:
+def refused(at: IndexSnapshot, text: str, live: Container[str]) -> Iterator[tuple[float, Commit, RefusedEvent]]:
     """Yield the refused candidates and removed facts that resemble a text, each with its score and its commit."""
     blocks = [_refusals.decode(value) for _, value in at.kv.ascending(Table.REFUSED)]
     commits: dict[int, Commit] = {}

@@ -35,9 +35,9 @@ class Table(IntEnum):
     MEMORY = 1
     """One, empty: Memory at the tip."""
     LEDGER_MARKS = 2
-    """seq: Mark."""
+    """seq: ReadingMark."""
     TRANSCRIPT_MARKS = 3
-    """seq: Mark."""
+    """seq: ReadingMark."""
     TIMES = 4
     """The latest time before a ledger mark, and its seq: nothing."""
     CHECKPOINTS = 5
@@ -49,7 +49,7 @@ class Table(IntEnum):
     LEARNED = 8
     """A thread's name and the seq of a ledger commit about it: the byte it begins at."""
     SAID = 9
-    """A thread's name, the first ordinal recorded, the seq of the transcript's commit: Said."""
+    """A thread's name, the first ordinal recorded, the seq of the transcript's commit: SaidLine."""
     ORDER = 10
     """The transcript's seq of a thread's first words: the thread's name."""
     UNSETTLED = 11
@@ -104,7 +104,7 @@ class IndexPosition(msgspec.Struct, frozen=True, array_like=True):
     settled: bool = True
 
 
-class Mark(msgspec.Struct, frozen=True, array_like=True):
+class ReadingMark(msgspec.Struct, frozen=True, array_like=True):
     """A line to start reading at: the byte it begins at, and the hash it follows."""
 
     byte: int
@@ -119,7 +119,7 @@ class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
     memory: Memory
 
 
-class Said(msgspec.Struct, frozen=True, array_like=True):
+class SaidLine(msgspec.Struct, frozen=True, array_like=True):
     """A line of the transcript: the byte it begins at, and how many turns of its thread belong to it.
 
     The last of them are those that it records; `lost` more, before them, are missing: the transcript was cut short.

@@ -31,7 +31,7 @@ from backstory.projections.integrity.stream_check import Hashes
 from backstory.projections.integrity.verify import INDEX, verify
 
 
-class Span(msgspec.Struct, frozen=True):
+class LineSpan(msgspec.Struct, frozen=True):
     """Adjacent lines: their half-open byte range, the last line break included."""
 
     begin: int
@@ -50,7 +50,7 @@ class Salvage(msgspec.Struct, frozen=True):
         whole: whether the file holds this chain, in this order, and nothing else.
     """
 
-    spans: tuple[Span, ...]
+    spans: tuple[LineSpan, ...]
     first: Commit | None
     commits: int
     lost: int
@@ -64,7 +64,7 @@ class _Piece(msgspec.Struct, frozen=True):
     seq: int
     prev: str
     hash: str
-    span: Span
+    span: LineSpan
     erased: int
 
 
@@ -80,7 +80,7 @@ class _Stem:
     def __len__(self) -> int:
         return len(self.hashes)
 
-    def grow(self, found: Inspection, span: Span) -> bool:
+    def grow(self, found: Inspection, span: LineSpan) -> bool:
         """Add a line, if it follows the last one, and return whether it does."""
         if (found.seq, found.prev) != (len(self) + 1, self.last):
             return False
@@ -91,8 +91,8 @@ class _Stem:
             self._erased[found.seq] = len(found.erased)
         return True
 
-    def span(self, seq: int) -> Span:
-        return Span(self._spans[2 * seq - 2], self._spans[2 * seq - 1])
+    def span(self, seq: int) -> LineSpan:
+        return LineSpan(self._spans[2 * seq - 2], self._spans[2 * seq - 1])
 
     def erased(self, seq: int) -> int:
         return self._erased.get(seq, 0)
@@ -111,7 +111,7 @@ def salvage(store: EventStore, stream: str) -> Salvage:
     loose: list[_Piece] = []
     unread = 0
     for record in store.read(stream):
-        span = Span(record.byte, record.byte + len(record.line) + 1)
+        span = LineSpan(record.byte, record.byte + len(record.line) + 1)
         found = _inspected(record)
         if found is None:
             unread += 1
@@ -158,7 +158,7 @@ def _longest(stem: _Stem, loose: Iterable[_Piece]) -> list[_Piece]:
     return branch[::-1]
 
 
-def _stem_spans(stem: _Stem, count: int, loose: Iterable[_Piece]) -> Iterator[Span]:
+def _stem_spans(stem: _Stem, count: int, loose: Iterable[_Piece]) -> Iterator[LineSpan]:
     """Yield the spans of the stem's first lines; a later copy with more erased content replaces a line."""
     more_erased: dict[int, _Piece] = {}
     for piece in loose:
@@ -170,12 +170,12 @@ def _stem_spans(stem: _Stem, count: int, loose: Iterable[_Piece]) -> Iterator[Sp
         yield more_erased[seq].span if seq in more_erased else stem.span(seq)
 
 
-def _joined(spans: Iterable[Span]) -> tuple[Span, ...]:
+def _joined(spans: Iterable[LineSpan]) -> tuple[LineSpan, ...]:
     """Join adjacent spans."""
-    joined: list[Span] = []
+    joined: list[LineSpan] = []
     for span in spans:
         if joined and joined[-1].end == span.begin:
-            joined[-1] = Span(joined[-1].begin, span.end)
+            joined[-1] = LineSpan(joined[-1].begin, span.end)
         else:
             joined.append(span)
     return tuple(joined)

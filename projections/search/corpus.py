@@ -31,7 +31,7 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.port import EventStore
 from backstory.projections.search.lexical.entry import Entry, key_at
-from backstory.projections.turns import NewTurns, Origin, Seen, TurnFollower, TurnView
+from backstory.projections.turns import FollowerOrigin, NewTurns, Seen, TurnFollower, TurnView
 
 if TYPE_CHECKING:
     from backstory.projections.search.on_disk.stored_turns import StoredTurns
@@ -275,7 +275,7 @@ class Turns:
         """The turns by key, as they were said."""
         return self.fresh if self.stored is None else _Standing(self.stored, self.fresh)
 
-    def origin(self) -> Origin | None:
+    def origin(self) -> FollowerOrigin | None:
         """Where another can go on from; None if the transcript was read further for others."""
         return None if self._seen is None else self._follower.origin(self._seen)
 

@@ -16,7 +16,7 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
 from backstory.ledger.log.reader import ServedMemory
 from backstory.ledger.log.writer import Writer
-from backstory.projections.context.quotes import Said
+from backstory.projections.context.quotes import FoundTurn
 from backstory.projections.derived_files import DamagedError
 from backstory.projections.search.cited_facts import CitedFacts
 from backstory.projections.search.corpus import Change, Facts, Turns, fact_entry
@@ -252,7 +252,7 @@ class Known:
         live = self.facts.live
         return lambda key: live[key].confidence
 
-    def said(self, query: str, most: int, now: str, leave_out: Callable[[TurnView], bool]) -> list[Said]:
+    def said(self, query: str, most: int, now: str, leave_out: Callable[[TurnView], bool]) -> list[FoundTurn]:
         """The turns that are most like a text by their words, but for those that are to be left out."""
         standing, words, depth = self.turns.standing, self.words("turns"), most
         while True:
@@ -262,7 +262,7 @@ class Known:
                 break
             depth *= 4
         return [
-            Said(
+            FoundTurn(
                 turn,
                 None if (before := self.turns.before(turn)) is None or leave_out(before) else before,
                 self._cited.changed(turn.thread, turn.id, now),

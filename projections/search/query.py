@@ -25,7 +25,7 @@ from backstory.ledger.core.scope import TRANSCRIPT, Scope
 from backstory.ledger.disk.files import translated
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.writer import Writer
-from backstory.projections.context.quotes import Said
+from backstory.projections.context.quotes import FoundTurn
 from backstory.projections.derived_files import DamagedError, delete_derived
 from backstory.projections.history.replay import replay
 from backstory.projections.read_model import ReadModel
@@ -141,7 +141,7 @@ class Search(ReadModel):
             hits = kept.hits(within, said, ranked, top_k, explain=explain)
         return Found(hits, within, total, near.model, min(near.embedded, total), near.trouble)
 
-    def said(self, query: str, most: int, leave_out: Callable[[TurnView], bool]) -> Sequence[Said]:
+    def said(self, query: str, most: int, leave_out: Callable[[TurnView], bool]) -> Sequence[FoundTurn]:
         """Return the turns that are most like a text by their words, the best first, for a prompt.
 
         Those that `leave_out` names are left out, and those from before memory was cleared. A prompt waits for no long
@@ -154,7 +154,7 @@ class Search(ReadModel):
             return ()
         now = spell_moment(self._writer.clock.now())
 
-        def said() -> Sequence[Said]:
+        def said() -> Sequence[FoundTurn]:
             with self._up_to_date("turns") as kept:
                 return kept.said(query, most, now, _either(leave_out, self._is_cleared(kept.cleared)))
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from backstory.projections.turns.follower import Gone, KnownTurns, NewTurns, Origin, Seen, TurnFollower
+from backstory.projections.turns.follower import FollowerOrigin, Gone, KnownTurns, NewTurns, Seen, TurnFollower
 from backstory.projections.turns.log import TurnFilter, TurnLog, TurnQuery
 from backstory.projections.turns.rows import Row, TurnView, Words, same_words, words_of
 from backstory.projections.turns.turn_index import TO_ALL, TurnIndex
 
 __all__ = [
     "TO_ALL",
+    "FollowerOrigin",
     "Gone",
     "KnownTurns",
     "NewTurns",
-    "Origin",
     "Row",
     "Seen",
     "TurnFilter",

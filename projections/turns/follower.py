@@ -65,7 +65,7 @@ class StreamPlace(msgspec.Struct, frozen=True, array_like=True):
     end: int = 0
 
 
-class Origin(msgspec.Struct, frozen=True, array_like=True):
+class FollowerOrigin(msgspec.Struct, frozen=True, array_like=True):
     """Where a follower stood: what it had read of both streams, and the transcript's edition and size before."""
 
     edition: str
@@ -78,7 +78,7 @@ class KnownTurns(Protocol):
     """The turns that stood at an origin, which a follower goes on from. Their serials are 1 to `count`."""
 
     @property
-    def origin(self) -> Origin: ...  # noqa: D102
+    def origin(self) -> FollowerOrigin: ...  # noqa: D102
 
     @property
     def count(self) -> int: ...  # noqa: D102
@@ -134,11 +134,11 @@ class _Held:
             serials = self._serials[thread] = array("Q") if self._known is None else self._known.serials(thread)
         return serials
 
-    def origin(self, seen: Seen) -> Origin | None:
+    def origin(self, seen: Seen) -> FollowerOrigin | None:
         """Where this stands; None if more was read than a reader has seen, or a turn that is erased is still there."""
         if seen != self._now() or self._awaited:
             return None
-        return Origin(self.edition, self.size, self.said, self.learned)
+        return FollowerOrigin(self.edition, self.size, self.said, self.learned)
 
     def take(self, commit: Commit) -> None:
         """Take a commit of the transcript in."""
@@ -297,7 +297,7 @@ class TurnFollower(ReadModel):
         """Return what a reader has seen that has the turns this follower goes on from."""
         return self._held.at_first()
 
-    def origin(self, seen: Seen) -> Origin | None:
+    def origin(self, seen: Seen) -> FollowerOrigin | None:
         """Return where another follower can go on from; None if that is further than a reader has seen."""
         return self._held.origin(seen)
 

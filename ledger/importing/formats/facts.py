@@ -11,7 +11,7 @@ from backstory.ledger.importing.document import FACT_KEYS
 from backstory.ledger.importing.formats.files import Broken
 from backstory.ledger.importing.formats.tally import Tally, text
 
-Fact = dict[str, object]
+FactDict = dict[str, object]
 """A fact in the shape of a memory.json."""
 
 _ALSO = {
@@ -32,7 +32,7 @@ _USERS = ("user_id", "userId")
 CONTENTS = ("content", "memory", "text", "fact")
 
 
-def read(items: Iterable[object], tally: Tally, source: str | None = None) -> Iterator[Fact]:
+def read(items: Iterable[object], tally: Tally, source: str | None = None) -> Iterator[FactDict]:
     """Yield the facts of a list; a text is one, too."""
     for item in items:
         if isinstance(item, str):
@@ -43,13 +43,13 @@ def read(items: Iterable[object], tally: Tally, source: str | None = None) -> It
             yield _fact(item, tally, source)
 
 
-def read_mem0(items: Iterable[object], tally: Tally) -> Iterator[Fact]:
+def read_mem0(items: Iterable[object], tally: Tally) -> Iterator[FactDict]:
     """Yield the memories of mem0."""
     return read(items, tally, "mem0")
 
 
-def _fact(item: Mapping[str, object], tally: Tally, source: str | None) -> Fact:
-    fact: Fact = {} if source is None else {"source": source}
+def _fact(item: Mapping[str, object], tally: Tally, source: str | None) -> FactDict:
+    fact: FactDict = {} if source is None else {"source": source}
     for key, value in item.items():
         name = _ALSO.get(key, key)
         if value in (None, "", [], {}) or key in _USERS:
@@ -66,7 +66,7 @@ def _fact(item: Mapping[str, object], tally: Tally, source: str | None) -> Fact:
     return fact
 
 
-def read_csv(lines: Iterable[str], tally: Tally) -> Iterator[Fact]:
+def read_csv(lines: Iterable[str], tally: Tally) -> Iterator[FactDict]:
     """Yield the facts of a table whose first line names its columns."""
     lines = iter(lines)
     header = next(lines, "")
@@ -89,7 +89,7 @@ def columns_of(header: str) -> list[str]:
     return [name.strip() for name in next(csv.reader([header], delimiter=delimiter_of(header)), [])]
 
 
-def read_mcp_memory(items: Iterable[object], tally: Tally) -> Iterator[Fact]:
+def read_mcp_memory(items: Iterable[object], tally: Tally) -> Iterator[FactDict]:
     """Yield each observation of an entity, behind its name, and each relation, as a fact."""
     for item in tally.objects(items):
         kind, observations = item.get("type"), item.get("observations")

@@ -15,7 +15,7 @@ from typing import IO, NamedTuple
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.text.json_text import parse_json
 
-Step = Callable[[int], None]
+BytesRead = Callable[[int], None]
 """A callback that gets the number of bytes read since the last call."""
 
 _CHUNK = 1 << 20
@@ -137,7 +137,7 @@ def _unzipped(read: Callable[[], bytes]) -> bytes:
         raise InputError(f"this zip file is damaged ({error}): export it again") from error
 
 
-def json_values(file: File, step: Step) -> Iterator[object]:
+def json_values(file: File, step: BytesRead) -> Iterator[object]:
     """Yield the elements of the array in a file, or its lines of JSON, or its only value.
 
     A value that is no JSON is Broken.
@@ -158,7 +158,7 @@ def json_values(file: File, step: Step) -> Iterator[object]:
         yield _parsed(b"".join(_whole(file, step)), file.name)
 
 
-def text_lines(file: File, step: Step) -> Iterator[str]:
+def text_lines(file: File, step: BytesRead) -> Iterator[str]:
     """Yield the lines of a text, with their ends.
 
     Raises:
@@ -177,7 +177,7 @@ def _is_lines(file: File) -> bool:
     return isinstance(_parsed(first, ""), dict)
 
 
-def _whole(file: File, step: Step) -> Iterator[bytes]:
+def _whole(file: File, step: BytesRead) -> Iterator[bytes]:
     if file.size > _LONGEST:
         raise InputError(f"{file.name} is one object of {file.size:,} bytes; at most {_LONGEST:,} are read")
     with file.opened() as stream:
@@ -186,7 +186,7 @@ def _whole(file: File, step: Step) -> Iterator[bytes]:
             yield data
 
 
-def _lines(file: File, step: Step) -> Iterator[bytes]:
+def _lines(file: File, step: BytesRead) -> Iterator[bytes]:
     with file.opened() as stream:
         while line := _unzipped(lambda: stream.readline(_LONGEST + 1)):
             if len(line) > _LONGEST:
@@ -202,7 +202,7 @@ def _parsed(data: bytes, where: str) -> object:
         return Broken(f"{where}: {error}")
 
 
-def _elements(file: File, begin: int, step: Step) -> Iterator[object]:
+def _elements(file: File, begin: int, step: BytesRead) -> Iterator[object]:
     """Yield the elements of the array that begins at an offset."""
     with file.opened() as stream:
         _read(stream, begin + 1)

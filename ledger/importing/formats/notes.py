@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import unquote
 
 from backstory.ledger.core.policy import CATEGORIES
-from backstory.ledger.importing.formats.facts import Fact, read
+from backstory.ledger.importing.formats.facts import FactDict, read
 from backstory.ledger.importing.formats.tally import Tally, fields, text
 
 _COMMENT = re.compile(r"<!--\s*(?P<id>.*?)\s*-->")
@@ -24,12 +24,12 @@ _BOLD = re.compile(r"\*\*(?P<title>[^*]+)\*\*:?")
 _HEADING = re.compile(r"#{1,6}\s+(?P<title>.*?)\s*#*\s*")
 
 
-def read_text(lines: Iterable[str], tally: Tally) -> Iterator[Fact]:
+def read_text(lines: Iterable[str], tally: Tally) -> Iterator[FactDict]:
     """Yield each line that is not empty."""
     return read((line.strip() for line in lines if line.strip()), tally)
 
 
-def read_markdown(lines: Iterable[str], tally: Tally) -> Iterator[Fact]:
+def read_markdown(lines: Iterable[str], tally: Tally) -> Iterator[FactDict]:
     """Yield each item of a list and each paragraph; a heading that names a category is that of what follows.
 
     Front matter and code are left out. The ids in comments of an own export stay.
@@ -59,7 +59,7 @@ def read_markdown(lines: Iterable[str], tally: Tally) -> Iterator[Fact]:
     yield from _fact(words, category)
 
 
-def read_claude_memory(items: Iterable[object], tally: Tally) -> Iterator[Fact]:
+def read_claude_memory(items: Iterable[object], tally: Tally) -> Iterator[FactDict]:
     """Yield what Claude's export holds as its memory (`memories.json`): Markdown whose headings are lines in bold."""
     for item in tally.objects(items):
         if tally.takes(item.get("account_uuid")):
@@ -71,11 +71,11 @@ def read_claude_memory(items: Iterable[object], tally: Tally) -> Iterator[Fact]:
                 yield from ({**fact, "source": "claude"} for fact in read_markdown(lines, tally))
 
 
-def _fact(words: list[str], category: str) -> Iterator[Fact]:
+def _fact(words: list[str], category: str) -> Iterator[FactDict]:
     said = " ".join(words)
     named = _COMMENT.search(said)
     said = _COMMENT.sub("", said).replace("&lt;!--", "<!--").strip()
-    fact: Fact = {"category": category} if category else {}
+    fact: FactDict = {"category": category} if category else {}
     if named is not None and named["id"]:
         fact["id"] = unquote(named["id"])
     if (when := _WHEN.search(said)) is not None:

@@ -13,8 +13,8 @@ from backstory.ledger.core.sanitize import safe_text
 from backstory.ledger.importing.document import is_document
 from backstory.ledger.importing.formats import chatgpt, claude, claude_code, codex, facts, notes, open_webui
 from backstory.ledger.importing.formats.conversation import ImportedConversation
-from backstory.ledger.importing.formats.facts import Fact
-from backstory.ledger.importing.formats.files import File, Step, files_at, json_values, text_lines
+from backstory.ledger.importing.formats.facts import FactDict
+from backstory.ledger.importing.formats.files import BytesRead, File, files_at, json_values, text_lines
 from backstory.ledger.importing.formats.tally import Tally
 
 _LOOKED_AT = 50
@@ -81,7 +81,7 @@ _TEXTS = (
 MEMORY = Format("memory", "a memory.json", (("facts",), ("user", "history")), ("version", "lastUpdated"))
 FORMATS = (MEMORY, *_CHATS, *_LISTS, *_TEXTS)
 
-_READERS: dict[str, Callable[..., Iterator[ImportedConversation | Fact]]] = {
+_READERS: dict[str, Callable[..., Iterator[ImportedConversation | FactDict]]] = {
     "chatgpt": chatgpt.read,
     "claude": claude.read,
     "open-webui": open_webui.read,
@@ -113,7 +113,7 @@ class Recognised(NamedTuple):
         """How many bytes are read."""
         return sum(file.size for file in self.files)
 
-    def read(self, tally: Tally, step: Step) -> Iterator[ImportedConversation | Fact]:
+    def read(self, tally: Tally, step: BytesRead) -> Iterator[ImportedConversation | FactDict]:
         """Yield what it holds."""
         values = text_lines if self.format in _TEXTS else json_values
         for file in self.files:

@@ -27,7 +27,7 @@ import msgspec
 from backstory.ledger.core.events import Turn
 from backstory.ledger.erasure.digest import Seal
 from backstory.ledger.text.acknowledgements import has_substance
-from backstory.ledger.threads.delivery.turn_match import Piece, Said, Walk, is_reasoning, matched, matches
+from backstory.ledger.threads.delivery.turn_match import Piece, Said, TurnWalk, is_reasoning, matched, matches
 from backstory.ledger.threads.transcript import Thread
 from backstory.ledger.threads.turn_columns import Trace
 
@@ -185,7 +185,7 @@ class _Delivery:
         self._said = [message.said for message in sent]
         # A host that gives ids to some leaves the same messages without one each time.
         self._pieces, self._whole = _tail(thread, len(sent) + _LAST_EXCHANGE, anonymous=self._mixed)
-        self._walk = Walk(self._pieces, thread.withdrawn, seal)
+        self._walk = TurnWalk(self._pieces, thread.withdrawn, seal)
 
     def aligned(self) -> ResendAlignment:
         """Return what is known and what is superseded."""
@@ -233,7 +233,7 @@ class _Delivery:
         """The index of the first message that proves a resend."""
         return self._first_evidence(self._walk)
 
-    def _first_evidence(self, walk: Walk) -> int:
+    def _first_evidence(self, walk: TurnWalk) -> int:
         for number, message in enumerate(self._sent):
             if message.after or (walk.times(message.said) == 1 and has_substance(message.content)):
                 return number
@@ -278,7 +278,7 @@ class _Delivery:
             return None
         answers = list(takewhile(lambda piece: isinstance(piece, Trace) or piece.role == "assistant", rest))
         behind = rest[len(answers) :]
-        walk = Walk(behind, self._thread.withdrawn, self._seal)
+        walk = TurnWalk(behind, self._thread.withdrawn, self._seal)
         told = self._sent[alike + 1 :]
         ends = [n for n, places in enumerate(walk.along(1, [one.said for one in told])) if n and places >> len(behind)]
         again = told[: ends[-1]] if ends and answers else []
@@ -311,7 +311,7 @@ class _Delivery:
             return None
         left = [piece for piece in self._pieces if piece.n < asked]
         everywhere = (1 << (len(left) + 1)) - 1
-        walk = Walk(left, self._thread.withdrawn, self._seal)
+        walk = TurnWalk(left, self._thread.withdrawn, self._seal)
         before = len(self._sent) - 1
         ends = [n for n, places in enumerate(walk.along(everywhere, self._said[:-1])) if places >> len(left)]
         known = self._known(before, left, from_end=True) if ends[-1:] == [before] else None
@@ -329,7 +329,7 @@ class _Delivery:
         pieces, walk = self._pieces, self._walk
         if not self._whole:
             pieces = list(_head(self._thread, self._said[0], len(self._sent)))
-            walk = Walk(pieces, self._thread.withdrawn, self._seal)
+            walk = TurnWalk(pieces, self._thread.withdrawn, self._seal)
         alike = sum(1 for _ in walk.along(1, self._said)) - 1
         if alike < len(self._sent) or self._first_evidence(walk) == len(self._sent):
             return NOTHING_KNOWN

@@ -150,7 +150,7 @@ def matched(
     return found
 
 
-class Walk:
+class TurnWalk:
     """Matches messages with turns of which some may be passed over: erased, taken back, or nothing but reasoning.
 
     The turns before which the match may stand are the bits of one number, so that all ways are followed at once, in

@@ -15,7 +15,7 @@ from backstory.projections.search.cited_facts import CitedState
 from backstory.projections.search.lexical.column_file import ColumnFile, Columns, Numbers
 from backstory.projections.search.lexical.index import LexicalIndex
 from backstory.projections.search.lexical.places import StoredPlaces
-from backstory.projections.turns import Origin, TurnView
+from backstory.projections.turns import FollowerOrigin, TurnView
 
 Flags: TypeAlias = NDArray[np.bool_]
 Tagged: TypeAlias = dict[int, tuple[str, ...]]
@@ -27,7 +27,7 @@ _view = msgspec.json.Decoder(TurnView)
 class TurnsState(msgspec.Struct, frozen=True, array_like=True):
     """What a file says beside its columns: where turns were read to, the tags of those that have some, cited facts."""
 
-    origin: Origin
+    origin: FollowerOrigin
     tagged: Tagged
     cited: CitedState
 

@@ -29,7 +29,7 @@ FACT = Fact(id="fact_1_0", content="Tea.", category="goal", confidence=0.9, crea
     [
         (kinds.Rule, RULES),
         (kinds.Barrier, BARRIERS),
-        (kinds.Eviction, EVICTIONS),
+        (kinds.EvictionRanking, EVICTIONS),
         (kinds.DedupKey, DEDUP_KEYS),
         (kinds.RequiredEvidence, EVIDENCE),
     ],

@@ -15,7 +15,7 @@ from backstory.ledger.core.errors import StoreError, WrongExpectedVersionError
 from backstory.ledger.core.events import TurnRange, TurnRecorded, TurnSuperseded
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
-from backstory.ledger.log.transcript_writer import Recorded
+from backstory.ledger.log.transcript_writer import RecordedDelivery
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
 from backstory.ledger.threads.delivery.turn_dedup import Mode, align
@@ -264,16 +264,16 @@ def test_a_disk_that_fails_within_a_delivery_costs_nothing_when_it_is_sent_again
         broken.record("t", messages)
     again = writer(JsonlStore(tmp_path))
     done = 200 * (fail_at - 1)
-    assert again.record("t", messages) == Recorded(450 - done, done)
+    assert again.record("t", messages) == RecordedDelivery(450 - done, done)
     assert contents_of(again) == NUMBERS
     # The writer that saw the failure goes on as well.
-    assert broken.record("t", messages) == Recorded(0, 450)
+    assert broken.record("t", messages) == RecordedDelivery(0, 450)
     assert contents_of(broken) == NUMBERS
 
 
 def test_a_long_delivery_takes_several_commits_and_comes_back_whole(tmp_path):
     first = writer(JsonlStore(tmp_path))
-    assert first.record("t", unnamed(NUMBERS)) == Recorded(450, 0)
+    assert first.record("t", unnamed(NUMBERS)) == RecordedDelivery(450, 0)
     with first.state() as state:
         assert state.transcript.head.seq == 3
     assert contents_of(writer(JsonlStore(tmp_path))) == NUMBERS
@@ -348,7 +348,7 @@ def test_a_new_text_under_an_old_id_is_pending_again(tmp_path):
 def test_a_second_ok_alone_is_a_new_turn_also_where_the_thread_began_with_one(tmp_path):
     one = writer(JsonlStore(tmp_path))
     one.record("t", unnamed(["ok", "fine"]))
-    assert one.record("t", unnamed(["ok"])) == Recorded(1, 0)
+    assert one.record("t", unnamed(["ok"])) == RecordedDelivery(1, 0)
     assert contents_of(one) == ["ok", "fine", "ok"]
 
 
@@ -357,7 +357,7 @@ def test_new_words_without_ids_are_recorded_whole_or_not_at_all_so_sending_them_
     one.record("other", unnamed(["a"]))
     with pytest.raises(StoreError):
         one.record("t", unnamed(NUMBERS), mode="append")
-    assert one.record("t", unnamed(NUMBERS), mode="append") == Recorded(450, 0)
+    assert one.record("t", unnamed(NUMBERS), mode="append") == RecordedDelivery(450, 0)
     assert contents_of(writer(JsonlStore(tmp_path))) == NUMBERS
     with one.state() as state:
         assert state.transcript.head.seq == 2
@@ -479,5 +479,5 @@ def test_messages_with_ids_need_not_be_recorded_whole(tmp_path: Path) -> None:
     named = [says(number, number) for number in NUMBERS]
     with pytest.raises(StoreError):
         one.record("t", named, mode="append")
-    assert one.record("t", named, mode="append") == Recorded(50, 400)
+    assert one.record("t", named, mode="append") == RecordedDelivery(50, 400)
     assert contents_of(writer(JsonlStore(tmp_path))) == NUMBERS

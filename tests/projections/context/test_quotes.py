@@ -20,7 +20,7 @@ from backstory.projections.context import Context, GivenTurn
 from backstory.projections.context.block import Shares, fill
 from backstory.projections.context.counting import ESTIMATE
 from backstory.projections.context.lines import prepare
-from backstory.projections.context.quotes import EXCERPT, Said, quotes
+from backstory.projections.context.quotes import EXCERPT, FoundTurn, quotes
 from backstory.projections.search import query
 from backstory.projections.turns import TurnView
 
@@ -144,7 +144,10 @@ def test_a_turn_with_other_tags_than_were_asked_for_is_not_quoted(memory: Memory
 
 
 def test_only_people_and_agents_are_quoted_and_no_block_that_they_were_sent(memory: MemoryHandle) -> None:
-    spoken = [Said(turn("A violin.", 1, role="system")), Said(turn("A <memory>\nFacts:\n</memory>violin.", 2))]
+    spoken = [
+        FoundTurn(turn("A violin.", 1, role="system")),
+        FoundTurn(turn("A <memory>\nFacts:\n</memory>violin.", 2)),
+    ]
     assert [one.text for one in quotes(spoken, ["violin"])] == ['- [2026-03-01 | t] user: "A violin."\n']
 
 
@@ -234,7 +237,7 @@ def test_no_words_break_out_of_a_quote_and_no_block_is_too_large(
     said: list[tuple[str, str, str]], most: int, question: str
 ) -> None:
     found = [
-        Said(turn(content, n, thread, name=name), turn("Before.", n - 1, thread), n % 2 == 0)
+        FoundTurn(turn(content, n, thread, name=name), turn("Before.", n - 1, thread), n % 2 == 0)
         for n, (content, thread, name) in enumerate(said, 1)
     ]
     facts = memory_of(*(fact(f"f{n}", f"User has visited town number {n}") for n in range(8)))

