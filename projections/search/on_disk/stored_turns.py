@@ -109,7 +109,9 @@ class StoredTurns(Mapping[str, TurnView]):
         return found
 
 
-def turn_columns(standing: Mapping[str, TurnView], origin: Origin, cited: CitedState, words: LexicalIndex) -> Columns:
+def turn_columns(
+    standing: Mapping[str, TurnView], origin: FollowerOrigin, cited: CitedState, words: LexicalIndex
+) -> Columns:
     """Return what a file holds of turns and their index.
 
     Raises:
