@@ -33,6 +33,9 @@ router = versioned("Explain")
 _AT_ONCE = 200
 """How many commits are read and sent at a time."""
 
+_LOOK_SECONDS = 0.25
+"""How often a stream looks for commits of other processes."""
+
 _BEAT_SECONDS = 15.0
 """How often a quiet stream sends a comment, by which both ends notice that the other is gone."""
 
@@ -118,7 +121,9 @@ async def _followed(
     memory: MemoryHandle, start: _Start, news: News, admitted: Callable[[], bool]
 ) -> AsyncGenerator[bytes, None]:
     seq, digest = start.seq, start.hash
-    with news.of(memory) as changed:
+    loop = asyncio.get_running_loop()
+    sent = loop.time()
+    with news.of(memory.scope) as changed:
         while not news.ended:
             # Before the read, so that a commit during it is noticed.
             changed.clear()
@@ -132,12 +137,15 @@ async def _followed(
             for entry in found:
                 yield _spelled(entry)
                 seq, digest = entry.seq, entry.hash
-            if len(found) < _AT_ONCE:
-                try:
-                    async with asyncio.timeout(_BEAT_SECONDS):
-                        await changed.wait()
-                except TimeoutError:
-                    yield b": still here\n\n"
+            if found:
+                sent = loop.time()
+                continue
+            if loop.time() - sent >= _BEAT_SECONDS:
+                sent = loop.time()
+                yield b": still here\n\n"
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await changed.wait()
 
 
 def _after(memory: MemoryHandle, seq: int, digest: str) -> list[LogEntry] | None:

@@ -16,7 +16,6 @@ from served_home import Server, user
 from sizes import examples
 
 from backstory import Backstory
-from backstory.http import news
 from backstory.http.routes import events
 
 T = TypeVar("T")
@@ -25,7 +24,7 @@ ADA = user("ada")
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(news, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(events, "_LOOK_SECONDS", 0.02)
 
 
 def run(server: Server, work: Callable[[], Awaitable[T]]) -> T:
