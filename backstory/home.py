@@ -239,13 +239,14 @@ class Backstory(MemoriesOfHome):
             scope: The memory, such as one of `owners`.
 
         Returns:
-            Whether something is pending in it.
+            Whether something is pending in it: turns, or an erasure that was interrupted.
 
         Raises:
             NoModelError: The home was opened without a model, or without background learning.
             StoreError, CorruptLogError, LockTimeoutError: It could not be read.
         """
-        return self._producer().watch(self._writer(scope))
+        producer, writer = self._producer(), self._writer(scope)
+        return producer.watch(writer) or writer.reader.has_unfinished_erasure
 
     def refresh(self, scope: Scope, *, erased: bool = False) -> bool:
         """Bring the copies of a memory in the home's folder up to date with its logs.

@@ -7,13 +7,16 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from backstory.ledger.core.errors import BackstoryError, NoModelError, UnavailableError, UsageError
-from backstory.ledger.core.scope import TRANSCRIPT, Scope
+from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.disk.files import put_in_place, read_json
 from backstory.ledger.engines.changes import StreamChanges
+from backstory.version import __version__
 
 if TYPE_CHECKING:
     from backstory.home import Backstory
@@ -33,6 +36,12 @@ _PAUSES = 4
 
 _LISTING_SECONDS = 3600.0
 """How long it may take an engine to list the names of very many streams, which is no sign of a worker that hangs."""
+
+_WRITTEN_AFTER = 1000
+"""An incomplete scan writes down what it found after each thousand memories that it opened."""
+
+_RULES = 1
+"""Raised when more of a log counts as pending."""
 
 _SCAN_SECONDS = 1.0
 """How long it goes through the memories that were there at its start, before it looks for new turns again."""
@@ -71,11 +80,83 @@ class Selection(msgspec.Struct, frozen=True):
         )
 
 
+class _Settled(msgspec.Struct):
+    """Content of the file: a digest for each memory in which nothing was pending, of the heads that it had then.
+
+    The heads of a memory stand for all of its commits. So as long as they are the same, nothing is pending in it.
+    """
+
+    version: int = 1
+    digests: list[str] = []
+
+
+class SettledMemories:
+    """The memories that a worker need not open at its start; known from one start to the next by a file.
+
+    A file that is lost, damaged or outdated costs that memories are opened again.
+
+    Args:
+        home: The home.
+        selection: The memories of the worker: workers of other ones have another file.
+    """
+
+    def __init__(self, home: Backstory, selection: Selection) -> None:
+        name = "" if selection == Selection() else "-" + sha256(msgspec.json.encode(selection)).hexdigest()[:8]
+        self._home = home
+        self._path = home.home / f"worker{name}.json"
+        # Another witness has to get the heads, and opening a memory sends them.
+        self._salt = f"{_RULES} {__version__} {home.config.settings.witness}".encode()
+        self._known: set[str] | None = None
+        self._found: set[str] = set()
+        self._written = 0
+
+    def digest(self, scope: Scope) -> str:
+        """Return what stands for the heads of a memory.
+
+        Raises:
+            StoreError, CorruptLogError: They cannot be read.
+        """
+        streams = [scope.stream(LEDGER), scope.stream(TRANSCRIPT)]
+        looks = self._home.store.capabilities().looks
+        heads = [look.head for look in looks(streams)] if looks is not None else map(self._home.store.head, streams)
+        return sha256(b"\n".join([self._salt, *(head.hash.encode() for head in heads)])).hexdigest()[:24]
+
+    def holds(self, digest: str) -> bool:
+        """Whether nothing is pending at some heads, as far as known."""
+        if self._known is None:
+            try:
+                self._known = set((read_json(self._path, _Settled, "time at a worker's start") or _Settled()).digests)
+            except OSError as error:
+                _log.debug("%s cannot be read: %s", self._path, error)
+                self._known = set()
+        if digest in self._known:
+            self._found.add(digest)
+        return digest in self._known
+
+    def add(self, digest: str) -> None:
+        """Note that nothing is pending at some heads."""
+        self._found.add(digest)
+
+    def write(self, *, complete: bool) -> None:
+        """Write what is known; now and then, and when the scan is `complete`, after which the rest is outdated."""
+        rest = set() if complete else self._known or set()
+        if not complete and len(self._found - rest) < self._written + _WRITTEN_AFTER:
+            return
+        self._written = len(self._found - rest)
+        if self._found | rest == self._known:
+            return
+        try:
+            put_in_place(self._path, msgspec.json.encode(_Settled(1, sorted(self._found | rest))))
+        except OSError as error:
+            _log.debug("%s cannot be written, so more memories are opened at the next start: %s", self._path, error)
+
+
 class Worker:
     """Watches the memories of a home for turns that any process records; the home's producer learns from them.
 
     Turns may be pending in any memory when it starts. It goes through all of them once, a moment at a time, and looks
-    for new turns in between: those never wait for the scan.
+    for new turns in between: those never wait for the scan. It opens those that have changed since a worker found
+    nothing pending in them.
 
     Several workers may take care of the same memories: each update takes a lease.
 
@@ -101,6 +182,7 @@ class Worker:
         self._poll_seconds = poll_of(home.config.settings.debounce_seconds) if poll_seconds is None else poll_seconds
         self._scan_seconds = scan_seconds
         self._changes = StreamChanges(home.store)
+        self._settled = SettledMemories(home, self._selection)
         self._scan: Iterator[str] | None = None
         """The streams that the scan has still to go through; None while it does not go on."""
         self._scanned = ""
@@ -152,7 +234,8 @@ class Worker:
         try:
             for stream in self._changes.find(_has_turns):
                 self.answered = True
-                self._take(stream)
+                if (owner := self._owner(stream)) is not None:
+                    self._watch(owner)
                 if self._stopped.is_set():
                     return
             if not self._is_scanned:
@@ -173,21 +256,37 @@ class Worker:
         for stream in self._scan:
             self._expected = time.monotonic()
             if stream > self._scanned:
-                self._take(stream)
+                if (owner := self._owner(stream)) is not None:
+                    self._watch_unless_settled(owner)
                 self._scanned = stream
             if self._stopped.is_set() or time.monotonic() >= end:
+                self._settled.write(complete=False)
                 return
+        self._settled.write(complete=True)
         self._scan, self._is_scanned, self._expected = None, True, time.monotonic()
 
-    def _take(self, stream: str) -> None:
+    def _owner(self, stream: str) -> Scope | None:
         owner = self._home.owner_of(stream)
-        if owner is not None and self._selection.holds(owner):
-            self._watch(owner)
+        return owner if owner is not None and self._selection.holds(owner) else None
 
-    def _watch(self, scope: Scope) -> None:
+    def _watch_unless_settled(self, scope: Scope) -> None:
+        try:
+            before = self._settled.digest(scope)
+            if self._settled.holds(before):
+                return
+            if self._watch(scope) is False and self._settled.digest(scope) == before:
+                self._settled.add(before)
+        except NoModelError:
+            raise
+        except BackstoryError:
+            # What is wrong is said where the memory is opened.
+            self._watch(scope)
+
+    def _watch(self, scope: Scope) -> bool | None:
+        """Open a memory; return whether something is pending in it, None if it could not be read."""
         self._expected = time.monotonic()
         try:
-            self._home.watch(scope)
+            pending = self._home.watch(scope)
         except NoModelError:
             raise
         except BackstoryError as error:
@@ -199,8 +298,9 @@ class Worker:
                 error,
             )
             self._again.add(scope)
-        else:
-            self._again.discard(scope)
+            return None
+        self._again.discard(scope)
+        return pending
 
 
 def poll_of(debounce_seconds: float) -> float:

@@ -177,6 +177,11 @@ class Reader:
         self._unfinished: Sequence[Redacted] = ()
         """What is to be erased once another process lets go of a lock: it was killed, and its lease has not ended."""
 
+    @property
+    def has_unfinished_erasure(self) -> bool:
+        """Whether an erasure was met that another process has begun and this one could not complete yet."""
+        return bool(self._unfinished)
+
     def _durable(self, stream: str, known: Head) -> Head:
         now = self._store.durable_head(stream)
         if now.seq >= known.seq:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -20,10 +21,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory import Backstory
-from backstory.ledger.core.errors import CorruptLogError, NoModelError, StoreError, UsageError
+from backstory.ledger.core.errors import (
+    CorruptLogError,
+    ModelUnavailableError,
+    NoModelError,
+    StoreError,
+    UsageError,
+)
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.changes import StreamChanges
 from backstory.ledger.engines.port import Capabilities
+from backstory.ledger.extraction.models.recorded import RecordedReply
+from backstory.ledger.log.reader import Reader
 from backstory.worker import Selection, Worker
 
 
@@ -298,6 +307,172 @@ def test_changes_that_were_not_all_taken_are_found_again() -> None:
     assert next(changes.find(lambda _: True)) == "a"
     assert list(changes.find(lambda _: True)) == ["a", "b"]
     assert store.asked == [None, "7", "7"]
+
+
+# What was settled at the last start.
+
+
+def opened(bs: Backstory, monkeypatch: pytest.MonkeyPatch, selection: str = "*") -> list[str | None]:
+    """Return the users whose memories a worker opens at its start."""
+    watched: list[str | None] = []
+    watch = bs.watch
+    monkeypatch.setattr(bs, "watch", lambda scope: watched.append(scope.user) or watch(scope))
+    worker = Worker(bs, Selection.of(selection))
+    while not worker._is_scanned:
+        worker.look()
+    return watched
+
+
+def settled(home: Path, *users: str) -> None:
+    """Have a worker find that nothing is pending in some memories."""
+    with learning(home) as bs:
+        for user in users:
+            bs.memory(user).record("t", exchange("tea"))
+        assert bs.flush(PATIENCE)
+        Worker(bs).look()
+
+
+def test_memories_in_which_nothing_was_pending_are_not_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled(tmp_path, "ada", "bob")
+    with learning(tmp_path) as bs:
+        assert opened(bs, monkeypatch) == []
+
+
+def test_a_memory_that_was_pending_or_has_changed_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settled(tmp_path, "ada", "bob", "eve")
+    with open_home(tmp_path) as recorder:
+        recorder.memory("ada").record("t", exchange("milk"))
+        recorder.memory("bob").set_policy(max_facts=50)
+    with learning(tmp_path) as bs:
+        assert opened(bs, monkeypatch) == ["ada", "bob"]
+        assert bs.flush(PATIENCE)
+        assert bs.memory("ada").status().pending == ()
+    with learning(tmp_path) as bs:
+        # It was pending when it was looked at.
+        assert opened(bs, monkeypatch) == ["ada"]
+    with learning(tmp_path) as bs:
+        assert opened(bs, monkeypatch) == []
+
+
+def test_a_conversation_that_another_process_was_learning_from_when_it_died_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled(tmp_path, "ada")
+    with open_home(tmp_path) as other:
+        memory = other.memory("ada")
+        memory.record("u", exchange("milk"))
+        with other.store.lease("users/ada/ledger", "u"), learning(tmp_path) as bs:
+            # It ends with that lease still held, as where it is killed.
+            opened(bs, monkeypatch)
+            bs._services.producer.end()  # type: ignore[union-attr]
+    with learning(tmp_path) as bs:
+        assert opened(bs, monkeypatch) == ["ada"]
+        assert bs.flush(PATIENCE)
+        assert bs.memory("ada").status().pending == ()
+
+
+def test_what_an_outage_has_parked_is_pending_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with learning(tmp_path, ModelUnavailableError("down"), max_attempts=1) as bs:
+        bs.memory("ada").record("t", exchange("tea"))
+        bs.flush(PATIENCE)
+        Worker(bs).look()
+    with learning(tmp_path) as bs:
+        assert opened(bs, monkeypatch) == ["ada"]
+
+
+def test_what_may_still_be_answered_is_pending_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with learning(tmp_path, answer_wait_seconds=3600) as bs:
+        bs.memory("ada").record("t", exchange("tea")[:1])
+        Worker(bs).look()
+    with learning(tmp_path) as bs:
+        assert opened(bs, monkeypatch) == ["ada"]
+
+
+def test_heads_at_which_turns_were_pending_are_not_noted_where_others_learn_from_them_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backup of that moment may be restored."""
+    home, backup = tmp_path / "home", tmp_path / "backup"
+    with open_home(home) as other, learning(home) as bs:
+        memory = other.memory("ada")
+        memory.record("t", exchange("tea"))
+        shutil.copytree(home, backup)
+        watch = bs.watch
+
+        def later(scope: Scope) -> bool:
+            memory.extract([RecordedReply("t", reply("Likes tea"))])
+            return watch(scope)
+
+        monkeypatch.setattr(bs, "watch", later)
+        worker = Worker(bs)
+        worker._changes.find = lambda _: iter(())  # type: ignore[method-assign]
+        worker.look()
+    shutil.rmtree(home / "users")
+    shutil.copytree(backup / "users", home / "users")
+    with learning(home) as bs:
+        assert opened(bs, monkeypatch) == ["ada"]
+
+
+def test_an_erasure_that_could_not_be_completed_is_met_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled(tmp_path, "ada")
+    (tmp_path / "worker.json").unlink()
+    with learning(tmp_path) as bs:
+        monkeypatch.setattr(Reader, "has_unfinished_erasure", True)
+        Worker(bs).look()
+        monkeypatch.undo()
+    with learning(tmp_path) as bs:
+        assert opened(bs, monkeypatch) == ["ada"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"version":1,"digests":["x"]}'])
+def test_where_the_file_is_damaged_or_of_another_home_all_are_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    settled(tmp_path, "ada", "bob")
+    (tmp_path / "worker.json").write_bytes(content)
+    with learning(tmp_path) as bs:
+        assert opened(bs, monkeypatch) == ["ada", "bob"]
+
+
+def test_a_new_witness_gets_the_heads_of_all_memories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settled(tmp_path / "home", "ada", "bob")
+    with learning(tmp_path / "home", witness=str(tmp_path / "heads")) as bs:
+        assert opened(bs, monkeypatch) == ["ada", "bob"]
+
+
+def test_workers_of_other_memories_do_not_take_each_others_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled(tmp_path, "ada", "bob")
+    for selection, expected in (("a*", ["ada"]), ("b*", ["bob"]), ("a*", []), ("*", [])):
+        with learning(tmp_path) as bs:
+            assert opened(bs, monkeypatch, selection) == expected
+
+
+def test_a_scan_that_does_not_end_notes_what_it_has_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backstory.worker._WRITTEN_AFTER", 2)
+    users = [f"user-{number}" for number in range(6)]
+    settled(tmp_path, *users)
+    (tmp_path / "worker.json").unlink()
+    with learning(tmp_path) as bs:
+        worker = Worker(bs, scan_seconds=0)
+        for _ in range(3):
+            worker.look()
+    with learning(tmp_path) as bs:
+        assert opened(bs, monkeypatch) == users[2:]
+
+
+def test_the_file_names_no_user(tmp_path: Path) -> None:
+    settled(tmp_path, "ada")
+    assert b"ada" not in (tmp_path / "worker.json").read_bytes()
 
 
 # The command.
