@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backstory.ledger.core.errors import BackstoryError, NoModelError, UnavailableError, UsageError
+from backstory.ledger.core.errors import BackstoryError, NoModelError, StoreError, UnavailableError, UsageError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.disk.files import put_in_place, read_json
+from backstory.ledger.disk.side_file import SideFile
 from backstory.ledger.engines.changes import StreamChanges
 from backstory.version import __version__
 
@@ -103,7 +103,7 @@ class SettledMemories:
     def __init__(self, home: Backstory, selection: Selection) -> None:
         name = "" if selection == Selection() else "-" + sha256(msgspec.json.encode(selection)).hexdigest()[:8]
         self._home = home
-        self._path = home.home / f"worker{name}.json"
+        self._file = SideFile(home.home / f"worker{name}.json", _Settled, "time at a worker's start")
         # Another witness has to get the heads, and opening a memory sends them.
         self._salt = f"{_RULES} {__version__} {home.config.settings.witness}".encode()
         self._known: set[str] | None = None
@@ -125,9 +125,9 @@ class SettledMemories:
         """Whether nothing is pending at some heads, as far as known."""
         if self._known is None:
             try:
-                self._known = set((read_json(self._path, _Settled, "time at a worker's start") or _Settled()).digests)
+                self._known = set((self._file.read() or _Settled()).digests)
             except OSError as error:
-                _log.debug("%s cannot be read: %s", self._path, error)
+                _log.debug("%s cannot be read: %s", self._file.path, error)
                 self._known = set()
         if digest in self._known:
             self._found.add(digest)
@@ -146,9 +146,11 @@ class SettledMemories:
         if self._found | rest == self._known:
             return
         try:
-            put_in_place(self._path, msgspec.json.encode(_Settled(1, sorted(self._found | rest))))
-        except OSError as error:
-            _log.debug("%s cannot be written, so more memories are opened at the next start: %s", self._path, error)
+            self._file.write(_Settled(1, sorted(self._found | rest)))
+        except StoreError as error:
+            _log.debug(
+                "%s cannot be written, so more memories are opened at the next start: %s", self._file.path, error
+            )
 
 
 class Worker:
