@@ -76,9 +76,10 @@ class RetryQueue:
         return not busy
 
     def end(self, key: Key) -> None:
-        """End that again."""
-        self._queues[key].busy = False
-        self._tidy(key)
+        """End that again; a child that was forked meanwhile has no queue of it."""
+        if key in self._queues:
+            self._queues[key].busy = False
+            self._tidy(key)
 
     def first(self, key: Key) -> OutboxEntry | None:
         """Return the next entry of a thread, if there is one."""

@@ -26,9 +26,8 @@ from backstory.ledger.extraction.models.model import Model
 from backstory.ledger.learning.flushed import Conversation, Flush, Flushed
 from backstory.ledger.learning.retention import Retention
 from backstory.ledger.learning.summarizer import Summarizer
-from backstory.ledger.learning.thread_learner import Pause, ThreadLearner, knows
+from backstory.ledger.learning.thread_learner import Reminder, ThreadLearner, knows
 from backstory.ledger.learning.updater import Updater
-from backstory.ledger.log.reader import State
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.due import (
     LONGEST_PAUSE,
@@ -52,6 +51,25 @@ class _Judgement(msgspec.Struct):
     """
 
     urgency: Urgency | None = None
+
+
+class _Waiting(msgspec.Struct):
+    """A conversation that waits, or that is worked on."""
+
+    writer: Writer
+    due: Reminder | None = None
+    requested: bool = False
+    """Whether a flush asked for it: what may still be answered is learned from, too."""
+    judgement: _Judgement = msgspec.field(default_factory=_Judgement)
+    """Its urgency, once it was due together with others."""
+    elsewhere_until: float = 0.0
+    """When to retry it, by the machine's monotonic clock; 0 unless another process has its lease."""
+    taken: bool = False
+    """Whether it is worked on, or claimed."""
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether it is to be learned from now, or is being learned from."""
+        return self.due is not None and self.due.at <= now
 
 
 _Unjudged = dict[Conversation, _Judgement]
@@ -100,11 +118,7 @@ class Producer(Jobs[Conversation | _Unjudged]):
         self._clock = clock or SystemClock()
         self._size = workers
         self._learner = ThreadLearner(updater, model, signals, self._timing, self._clock, summarizer, retention)
-        self._writers: dict[Conversation, Writer] = {}
-        """The writers of all conversations that wait or are worked on."""
-        self._due: dict[Conversation, datetime] = {}
-        self._pauses: dict[Conversation, Pause] = {}
-        """The conversations parked by an outage, or waiting for an answer; only these may be due far ahead."""
+        self._waiting: dict[Conversation, _Waiting] = {}
         super().__init__(workers=0)
         self._inherited = False
         """Whether all reminders come from the parent process."""
@@ -116,24 +130,14 @@ class Producer(Jobs[Conversation | _Unjudged]):
         """
         super().renew()
         self._inherited = True
-        self._requested: set[Conversation] = set()
-        """The conversations that a flush asked for: what may still be answered is learned from there, too."""
         self._flushes: list[Flush] = []
-        self._judgements: _Unjudged = {}
-        """The urgency of conversations that were due together with others, until new turns arrive."""
-        self._taken: set[Conversation] = set()
-        """The conversations that are worked on, or claimed."""
-        self._elsewhere: dict[Conversation, float] = {}
-        """When to retry conversations leased by another process, by the machine's monotonic clock."""
-        # A thread of the parent may have been in the middle of noting one of them.
-        self._due = {key: moment for key, moment in self._due.items() if key in self._writers}
-        self._writers = {key: self._writers[key] for key in self._due}
+        self._waiting = {key: _Waiting(one.writer, one.due) for key, one in self._waiting.items() if one.due}
 
     def start(self) -> None:
         """Have background workers run the updates; the first reminder starts them."""
         with self._changed:
             self._workers = self._size
-            if self._due:
+            if self._waiting:
                 self._wake()
 
     def watch(self, writer: Writer) -> bool:
@@ -145,17 +149,14 @@ class Producer(Jobs[Conversation | _Unjudged]):
             Whether any are pending.
         """
         with writer.reader.state() as state:
-            moments = {name: self._when(writer, state, name) for name in state.transcript.threads.unsettled()}
-        pending = {(writer.scope, name): moment for name, moment in moments.items() if moment is not None}
+            found = {name: self._learner.due(state, name) for name in state.transcript.threads.unsettled()}
         with self._changed:
-            now = self._clock.now()
-            for key, moment in pending.items():
-                before = self._due.get(key)
-                self._due[key] = before if before is not None and before <= now else moment
-                self._writers[key] = writer
+            for name, due in found.items():
+                if due is not None:
+                    self._remind(writer, name, due)
             self._inherited = False
             self._wake()
-        return bool(pending)
+        return any(due is not None for due in found.values())
 
     def notice(self, writer: Writer, thread: str, *, immediate: bool = False) -> None:
         """Note that turns were recorded; a conversation that is already due is not put off again.
@@ -169,48 +170,48 @@ class Producer(Jobs[Conversation | _Unjudged]):
         key = (writer.scope, thread)
         while True:
             with self._changed:
-                before = self._due.get(key)
-            moment = self._moment(writer, thread, immediate=immediate)
+                before = self._due_of(key)
+            due = self._due_now(writer, thread, immediate=immediate)
             with self._changed:
-                if self._due.get(key) != before:
+                if self._due_of(key) != before:
                     # Another call of `notice` came in between, so the moment may be out of date.
                     continue
-                now = self._clock.now()
-                self._due.pop(key, None)
-                self._judgements.pop(key, None)
-                if moment is not None:
-                    self._due[key] = before if before is not None and before <= now else moment
-                    self._writers[key] = writer
+                self._remind(writer, thread, due)
                 self._inherited = False
                 self._wake()
                 return
 
-    def _moment(self, writer: Writer, name: str, *, immediate: bool = False) -> datetime | None:
-        with writer.state(durable=False) as state:
-            return self._when(writer, state, name, immediate=immediate)
+    def _due_of(self, key: Conversation) -> Reminder | None:
+        return self._waiting[key].due if key in self._waiting else None
 
-    def _when(self, writer: Writer, state: State, name: str, *, immediate: bool = False) -> datetime | None:
-        """Return when a thread is due, as known now."""
-        key = (writer.scope, name)
-        moment, pause = self._learner.due(state, name, immediate=immediate)
-        if pause is None:
-            self._pauses.pop(key, None)
-        else:
-            self._pauses[key] = pause
-        return moment
+    def _due_now(self, writer: Writer, name: str, *, immediate: bool = False) -> Reminder | None:
+        with writer.state(durable=False) as state:
+            return self._learner.due(state, name, immediate=immediate)
+
+    def _remind(self, writer: Writer, name: str, due: Reminder | None) -> None:
+        """Note when a conversation is due; the lock must be held."""
+        one = self._waiting.setdefault((writer.scope, name), _Waiting(writer))
+        one.writer, one.judgement = writer, _Judgement()
+        if due is None or not one.is_due(self._clock.now()):
+            one.due = due
+        self._drop_settled((writer.scope, name))
+
+    def _drop_settled(self, key: Conversation) -> None:
+        if self._waiting[key].due is None and not self._waiting[key].taken:
+            del self._waiting[key]
 
     def depth(self) -> int:
         """Return the number of conversations that are due and waiting."""
         now = self._clock.now()
         with self._changed:
-            return sum(moment <= now for moment in self._due.values())
+            return sum(one.is_due(now) for one in self._waiting.values())
 
     def load(self) -> tuple[int, int, int]:
         """Return how many conversations wait and are due, how many are due later, and how many are worked on."""
         now = self._clock.now()
         with self._changed:
-            waiting = [moment <= now for key, moment in self._due.items() if key not in self._taken]
-            return sum(waiting), len(waiting) - sum(waiting), len(self._taken)
+            waiting = [one.is_due(now) for one in self._waiting.values() if not one.taken]
+            return sum(waiting), len(waiting) - sum(waiting), len(self._waiting) - len(waiting)
 
     def run_due(self) -> int:
         """Run every update that is due now, in this thread, and return their number."""
@@ -219,9 +220,13 @@ class Producer(Jobs[Conversation | _Unjudged]):
         while not self.ending and (key := self._take(elsewhere)) is not None:
             self._learn(key)
             count += 1
-            if key in self._elsewhere:
+            if self._is_elsewhere(key):
                 elsewhere.add(key)
         return count
+
+    def _is_elsewhere(self, key: Conversation) -> bool:
+        one = self._waiting.get(key)
+        return one is not None and one.elsewhere_until > 0
 
     def flush(self, timeout: float, *, unanswered: bool = True) -> Flushed:
         """Run the updates of everything pending now.
@@ -238,14 +243,15 @@ class Producer(Jobs[Conversation | _Unjudged]):
         """
         now = self._clock.now()
         with self._changed:
-            waiting = {
-                key for key, moment in self._due.items() if unanswered or moment <= now or not self._for_answer(key)
-            }
-            flush = Flush(self._taken | waiting)
-            for key in waiting:
-                self._due[key] = min(self._due[key], now)
-            if unanswered:
-                self._requested |= flush.wanted
+            wanted = set()
+            for key, one in self._waiting.items():
+                if one.due is not None and (unanswered or one.is_due(now) or one.due.waits_for != "answer"):
+                    one.due = one.due if one.is_due(now) else Reminder(now)
+                    wanted.add(key)
+                elif one.taken:
+                    wanted.add(key)
+                one.requested = one.requested or (unanswered and key in wanted)
+            flush = Flush(wanted)
             self._flushes.append(flush)
             self._inherited = False
             attended = not self.ending and self._wake()
@@ -256,15 +262,10 @@ class Producer(Jobs[Conversation | _Unjudged]):
             with self._changed:
                 self._changed.wait_for(lambda: not any(map(self._under_way, flush.wanted)), timeout)
                 left = [key for key in flush.wanted if self._under_way(key)]
-                return flush.outcome(left, elsewhere=self._elsewhere, closed=self.ending)
+                return flush.outcome(left, elsewhere=set(filter(self._is_elsewhere, left)), closed=self.ending)
         finally:
             with self._changed:
                 self._flushes.remove(flush)
-
-    def _for_answer(self, key: Conversation) -> bool:
-        """Whether a conversation is reminded of only because its last words wait for an answer."""
-        pause = self._pauses.get(key)
-        return pause is not None and pause.for_answer and pause.until == self._due.get(key)
 
     def drain(self, timeout: float, *, unanswered: bool = False) -> Flushed:
         """Flush without a gap between calls, for a process that is about to end.
@@ -276,7 +277,7 @@ class Producer(Jobs[Conversation | _Unjudged]):
             return self.flush(timeout, unanswered=unanswered)
 
     def _under_way(self, key: Conversation) -> bool:
-        return key in self._taken or (key in self._due and self._due[key] <= self._clock.now())
+        return key in self._waiting and (self._waiting[key].taken or self._waiting[key].is_due(self._clock.now()))
 
     def close(self, timeout: float) -> bool:
         """Flush for at most `timeout` seconds, then stop; unfinished turns stay pending on disk.
@@ -297,13 +298,13 @@ class Producer(Jobs[Conversation | _Unjudged]):
         if self.ending:
             return None
         now, monotonic = self._clock.now(), time.monotonic()
-        job = self._take_locked({key for key, again in self._elsewhere.items() if again > monotonic})
+        job = self._take_locked({key for key, one in self._waiting.items() if one.elsewhere_until > monotonic})
         if job is not None:
             return 0.0, job
         pauses = [
-            max((moment - now).total_seconds(), self._elsewhere.get(key, monotonic) - monotonic)
-            for key, moment in self._due.items()
-            if key not in self._taken
+            max((one.due.at - now).total_seconds(), one.elsewhere_until - monotonic)
+            for one in self._waiting.values()
+            if one.due is not None and not one.taken
         ]
         return (min(pauses), None) if pauses else None
 
@@ -327,48 +328,50 @@ class Producer(Jobs[Conversation | _Unjudged]):
             The conversation, or the judgements that must be made first; None where nothing is due.
         """
         now = self._clock.now()
-        debounce = timedelta(seconds=self._timing.debounce)
-        for key, moment in self._due.items():
-            if moment > now + self._furthest(key, moment):
+        ready: list[tuple[datetime, str, Conversation]] = []
+        for key, one in self._waiting.items():
+            if one.due is not None and one.due.at > now + self._furthest(one.due):
                 # A moment so far ahead means that the clock was set back.
-                self._due[key] = now + debounce
-        ready = sorted(
-            (moment, str(key), key)
-            for key, moment in self._due.items()
-            if moment <= now and key not in self._taken and key not in excluded
-        )
+                one.due = Reminder(now + timedelta(seconds=self._timing.debounce))
+            if one.due is not None and one.is_due(now) and not one.taken and key not in excluded:
+                ready.append((one.due.at, str(key), key))
         if not ready:
             return None
-        earliest, _, key = ready[0]
+        earliest, _, key = min(ready)
         if len(ready) > 1 and now - earliest < timedelta(seconds=self._timing.max_wait):
-            judgements = {key: self._judgements.setdefault(key, _Judgement()) for _, _, key in ready}
+            judgements = {key: self._waiting[key].judgement for _, _, key in sorted(ready)}
             unjudged = {key: judgement for key, judgement in judgements.items() if judgement.urgency is None}
             if unjudged:
                 return unjudged
             key = min(judgements, key=lambda key: judgements[key].urgency or Urgency.CORRECTED)
-        self._taken.add(key)
-        del self._due[key]
-        self._judgements.pop(key, None)
+        self._take_up(self._waiting[key])
         return key
 
-    def _furthest(self, key: Conversation, moment: datetime) -> timedelta:
+    def _take_up(self, one: _Waiting) -> None:
+        one.taken, one.due, one.judgement = True, None, _Judgement()
+
+    def _furthest(self, due: Reminder) -> timedelta:
         """Return how far ahead a conversation can be due while the clock goes on."""
         longest = max(timedelta(seconds=self._timing.debounce), _AFTER_FAULT)
-        pause = self._pauses.get(key)
-        if pause is None or pause.until != moment:
-            return longest
-        return max(longest, timedelta(seconds=self._timing.answer_wait)) if pause.for_answer else LONGEST_PAUSE
+        match due.waits_for:
+            case None:
+                return longest
+            case "answer":
+                return max(longest, timedelta(seconds=self._timing.answer_wait))
+            case "model":
+                return LONGEST_PAUSE
 
     def _judge(self, unjudged: _Unjudged) -> None:
         """Judge the urgency of conversations without the lock, so that recording does not wait for it."""
         for key, judgement in unjudged.items():
-            writer = self._writers.get(key)
-            judgement.urgency = Urgency.PLAIN if writer is None else self._learner.urgency(writer, key[1])
+            one = self._waiting.get(key)
+            judgement.urgency = Urgency.PLAIN if one is None else self._learner.urgency(one.writer, key[1])
 
     def _learn(self, key: Conversation) -> None:
         scope, thread = key
-        writer = self._writers[key]
-        again: datetime | None = None
+        one = self._waiting[key]
+        writer = one.writer
+        again: Reminder | None = None
         trouble: str | None = "an update ended in a fault; see the log"
         faulty, elsewhere, requested = True, False, False
         try:
@@ -376,13 +379,14 @@ class Producer(Jobs[Conversation | _Unjudged]):
             if knows(writer, thread):
                 with writer.store.lease(writer.ledger, thread) as leased:
                     if leased:
-                        requested = self._take_request(key)
+                        with self._changed:
+                            requested, one.requested = one.requested, False
                         trouble = self._learner.learn(writer, thread, unanswered=requested)
                     else:
                         elsewhere, trouble = True, None
             else:
                 trouble = None
-            again, faulty = self._moment(writer, thread), False
+            again, faulty = self._due_now(writer, thread), False
         except BackstoryError as error:
             trouble = f"not learned from yet, will be tried again: {error}"
             _log.warning("%s, thread %s: %s", scope, thread, trouble)
@@ -392,17 +396,10 @@ class Producer(Jobs[Conversation | _Unjudged]):
             trouble = "an update ended in a fault; its turns stay pending"
             _log.exception("%s, thread %s: %s", scope, thread, trouble)
         finally:
-            if faulty and requested:
-                self._requested.add(key)
+            one.requested = one.requested or (faulty and requested)
             if trouble is not None:
                 self._report(key, trouble, faulty=faulty)
-            self._release(key, again, faulty=faulty, elsewhere=elsewhere)
-
-    def _take_request(self, key: Conversation) -> bool:
-        with self._changed:
-            requested = key in self._requested
-            self._requested.discard(key)
-            return requested
+            self._release(writer, thread, again, faulty=faulty, elsewhere=elsewhere)
 
     def _report(self, key: Conversation, trouble: str, *, faulty: bool) -> None:
         """Report what went wrong in a conversation to the flushes that wait for it."""
@@ -410,25 +407,23 @@ class Producer(Jobs[Conversation | _Unjudged]):
             for flush in self._flushes:
                 flush.report(key, trouble, faulty=faulty)
 
-    def _release(self, key: Conversation, again: datetime | None, *, faulty: bool, elsewhere: bool = False) -> None:
+    def _release(
+        self, writer: Writer, thread: str, again: Reminder | None, *, faulty: bool, elsewhere: bool = False
+    ) -> None:
         """Release a conversation and queue it again for `again`; after a fault it is due a minute from now."""
+        key, now = (writer.scope, thread), self._clock.now()
         with self._changed:
-            self._taken.discard(key)
-            self._elsewhere.pop(key, None)
+            # A child that was forked meanwhile has dropped it.
+            one = self._waiting.setdefault(key, _Waiting(writer))
+            one.taken = False
             if faulty:
-                again = self._clock.now() + _AFTER_FAULT
-            elif (elsewhere or key in self._requested) and again is not None:
+                again = Reminder(now + _AFTER_FAULT)
+            elif (elsewhere or one.requested) and again is not None and again.at > now:
                 # It was due, perhaps only by a request, and stays due until it has been learned from.
-                again = min(again, self._clock.now())
-            if elsewhere:
-                self._elsewhere[key] = time.monotonic() + _LOOK_AGAIN_SECONDS
-            if again is not None:
-                self._due[key] = min(again, self._due.get(key, again))
-            if key not in self._due:
-                self._pauses.pop(key, None)
-                self._writers.pop(key, None)
-                self._elsewhere.pop(key, None)
-                self._requested.discard(key)
+                again = Reminder(now)
+            one.elsewhere_until = time.monotonic() + _LOOK_AGAIN_SECONDS if elsewhere else 0.0
+            one.due = min(filter(None, (again, one.due)), key=lambda due: due.at, default=None)
+            self._drop_settled(key)
             self._wake()
 
     @contextlib.contextmanager
@@ -436,18 +431,17 @@ class Producer(Jobs[Conversation | _Unjudged]):
         """Wait until no worker is busy with a conversation, and keep the workers off it inside the context."""
         key = (writer.scope, thread)
         with self._changed:
-            self._changed.wait_for(lambda: key not in self._taken)
-            self._taken.add(key)
-            self._due.pop(key, None)
-            self._judgements.pop(key, None)
-            self._writers[key] = writer
+            self._changed.wait_for(lambda: key not in self._waiting or not self._waiting[key].taken)
+            one = self._waiting.setdefault(key, _Waiting(writer))
+            one.writer = writer
+            self._take_up(one)
         try:
             yield
         finally:
             # A conversation that is not released would never be learned from again.
-            again: datetime | None = None
+            again: Reminder | None = None
             faulty = True
             try:
-                again, faulty = self._moment(writer, thread), False
+                again, faulty = self._due_now(writer, thread), False
             finally:
-                self._release(key, again, faulty=faulty)
+                self._release(writer, thread, again, faulty=faulty)

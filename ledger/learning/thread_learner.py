@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 _DETAIL_CHARS = 300
 
 
-class Pause(msgspec.Struct, frozen=True):
-    """Why a conversation may be due further ahead than the debounce: an outage, or the wait for an answer."""
+class Reminder(msgspec.Struct, frozen=True):
+    """When a conversation is due, and why that may be further ahead than the debounce."""
 
-    until: datetime
-    for_answer: bool
+    at: datetime
+    waits_for: Literal["answer", "model"] | None = None
 
 
 class ThreadLearner(msgspec.Struct, frozen=True):
@@ -52,11 +52,11 @@ class ThreadLearner(msgspec.Struct, frozen=True):
     summarizer: Summarizer | None
     retention: Retention | None
 
-    def due(self, state: State, name: str, *, immediate: bool = False) -> tuple[datetime | None, Pause | None]:
-        """Return when a thread is due, as known now, and why it may be far ahead."""
+    def due(self, state: State, name: str, *, immediate: bool = False) -> Reminder | None:
+        """Return when a thread is due, as known now; None where nothing is pending."""
         thread = state.transcript.threads.get(name)
         if thread is None:
-            return None, None
+            return None
         now = self.clock.now()
         runs = state.coverage.pending(thread)
         dues = [due.no_later(self.timing, now) for due in dues_of(thread, runs, self.timing)]
@@ -64,10 +64,8 @@ class ThreadLearner(msgspec.Struct, frozen=True):
             dues.append(Due(now))
         due, again = min(dues, default=None), retry_at(state.coverage, thread, now)
         if again is not None and (due is None or again < due.at):
-            return again, Pause(again, for_answer=False)
-        if due is None:
-            return None, None
-        return due.at, Pause(due.at, for_answer=True) if due.for_answer else None
+            return Reminder(again, "model")
+        return None if due is None else Reminder(due.at, "answer" if due.for_answer else None)
 
     def urgency(self, writer: Writer, name: str) -> Urgency:
         """Return how urgent it is to learn from a thread."""

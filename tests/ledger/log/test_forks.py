@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -26,7 +25,7 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.disk.locks import FileLocks
 from backstory.ledger.engines.jsonl.store import JsonlStore
-from backstory.ledger.learning.producer import Producer
+from backstory.ledger.learning.producer import Producer, _Waiting
 from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.pipeline import PendingCommit
@@ -379,7 +378,8 @@ def test_what_waited_in_the_parent_waits_in_the_child_too(tmp_path: Path) -> Non
     shop = Shop(tmp_path)
     shop.say()
     # Where the parent found it at another process, it is the parent that looks again later.
-    shop.producer._elsewhere[shop.writer.scope, "t"] = time.monotonic() + 10 * PATIENCE
+    waiting = shop.producer._waiting[shop.writer.scope, "t"]
+    waiting.elsewhere_until = time.monotonic() + 10 * PATIENCE
 
     def child() -> None:
         assert shop.producer.depth() == 0
@@ -387,22 +387,23 @@ def test_what_waited_in_the_parent_waits_in_the_child_too(tmp_path: Path) -> Non
         assert not shop.pending()
 
     assert gone_well(forked(child))
-    shop.producer._elsewhere.clear()
+    waiting.elsewhere_until = 0.0
     assert shop.producer.close(PATIENCE)
     assert len(shop.model.prompts) == 0, "the child was first, and nothing is learned twice"
 
 
 def test_a_reminder_that_was_half_made_when_the_parent_was_forked_does_no_harm(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
-    shop.producer._due[shop.writer.scope, "t"] = shop.clock.now() + timedelta(seconds=30)
+    shop.producer._waiting[shop.writer.scope, "t"] = _Waiting(shop.writer)
 
     def child() -> None:
+        assert shop.producer._waiting == {}
         shop.say("u")
         assert shop.producer.close(PATIENCE)
         assert not shop.pending("u")
 
     assert gone_well(forked(child))
-    shop.producer._due.clear()
+    shop.producer._waiting.clear()
     assert shop.producer.close(PATIENCE)
 
 

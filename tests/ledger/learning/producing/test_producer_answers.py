@@ -166,7 +166,7 @@ def test_a_flush_while_a_worker_is_busy_learns_from_what_it_left(started):
     done: list[bool] = []
     flushing = threading.Thread(target=lambda: done.append(bool(shop.producer.flush(PATIENCE))))
     flushing.start()
-    while not shop.producer._requested:
+    while not any(one.requested for one in list(shop.producer._waiting.values())):
         pass
     gate.opened.set()
     flushing.join(PATIENCE)

@@ -109,8 +109,11 @@ def test_a_worker_with_nothing_else_to_do_waits_before_it_looks_again(started, m
     shop.store.elsewhere.add("held")
     wait = shop.producer._changed.wait
 
+    def elsewhere() -> bool:
+        return any(one.elsewhere_until > 0 for one in shop.producer._waiting.values())
+
     def waiting(seconds: float | None = None) -> bool:
-        if threading.current_thread() is threading.main_thread() or not shop.producer._elsewhere:
+        if threading.current_thread() is threading.main_thread() or not elsewhere():
             return wait(seconds)
         # The worker has nothing to do until it may look again, so that time passes.
         assert seconds is not None
@@ -158,4 +161,4 @@ def test_what_was_wanted_at_once_is_due_still_when_another_process_was_at_it(sho
     shop.store.elsewhere.clear()
     assert shop.producer.run_due() == 1
     assert shop.pending() == 0
-    assert shop.producer._elsewhere == {}
+    assert shop.producer._waiting == {}

@@ -29,7 +29,7 @@ def test_corrections_go_first_then_other_signals_then_the_rest(shop):
         shop.clock.advance(1)
     assert shop.after(30) == 6
     assert shop.asked() == ["wrong", "错", "goal", "decision", "plain", "other"]
-    assert shop.producer._judgements == {}
+    assert shop.producer._waiting == {}
 
 
 def test_workers_take_corrections_first_too(started):
