@@ -7,7 +7,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Generic, Self, TypeVar, overload
 
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.policy import PolicyValue
@@ -28,6 +28,9 @@ from backstory.projections.search.services import SearchServices
 from backstory.projections.search.vectors.background_embedding import ScopeEmbedding
 from backstory.projections.shared.memories import SharedMemories
 from backstory.projections.turns import TurnFollower, TurnLog
+
+if TYPE_CHECKING:
+    from backstory.witness.sender import HeadSender
 
 _RECENT = 256
 """How many memories stay known without a handle on them: a host asks for the same ones again and again."""
@@ -190,8 +193,8 @@ class ScopeState:
             StoreError: A file cannot be removed.
             LockTimeoutError: Another process keeps it.
         """
-        for purge in self.home.purges:
-            purge(self.writer)
+        if self.home.shared is not None:
+            self.home.shared.erase(self.scope)
         for model in self._models(made=False):
             model.purge()
         for agent in self.home.living() if self.scope.agent is None else ():
@@ -253,11 +256,10 @@ class ScopeStates:
         searches: What searches share.
         usage: Tracks which facts are used.
         faults: Counts what fails.
-        purges: Delete what the services of the home keep of a memory, by its writer.
         shared: The memories that processes share.
         shares_sections: Whether agents write the sections of their user.
         expiry: Takes out of memory what has lapsed.
-        watches: Called with each new writer.
+        witness: Sends the heads of commits.
         progress: Gets the progress while an index is built.
     """
 
@@ -275,11 +277,10 @@ class ScopeStates:
         searches: SearchServices,
         usage: FactUse,
         faults: Faults,
-        purges: Sequence[Callable[[Writer], None]],
         shared: SharedMemories | None,
         shares_sections: bool,
         expiry: Expiry,
-        watches: Sequence[Callable[[Writer], None]],
+        witness: HeadSender | None,
         progress: IndexProgress | None,
     ) -> None:
         self.store = store
@@ -288,7 +289,6 @@ class ScopeStates:
         self.searches = searches
         self.usage = usage
         self.faults = faults
-        self.purges = purges
         self.shared = shared
         self.progress = progress
         self._folder = folder
@@ -298,7 +298,7 @@ class ScopeStates:
         self._listeners = listeners
         self._shares_sections = shares_sections
         self._expiry = expiry
-        self._watches = watches
+        self._witness = witness
         self._mutex = threading.Lock()
         self._all: weakref.WeakValueDictionary[Scope, ScopeState] = weakref.WeakValueDictionary()
         self._recent: OrderedDict[Scope, ScopeState] = OrderedDict()
@@ -348,10 +348,10 @@ class ScopeStates:
         users = None
         if self._shares_sections and state.scope.agent is not None:
             users = self(Scope(state.scope.user)).writer
-        writer = self._writer(state, (state.document.note, *self._listeners), users)
-        for watch in self._watches:
-            watch(writer)
-        return writer
+        if self._witness is None:
+            return self._writer(state, (state.document.note, *self._listeners), users)
+        self._witness.watch(state.scope)
+        return self._writer(state, (state.document.note, self._witness.note, *self._listeners), users)
 
     def passing_writer(self, scope: Scope) -> Writer:
         """Return a writer for one read; if none is in use it is one that nothing keeps."""

@@ -134,7 +134,11 @@ def assemble(
     if settings.witness:
         from backstory.witness.witness import Witness
 
-        witness = Witness(settings.witness, store, document, faults, clock)
+        def opened() -> list[Scope]:
+            home = states_alive()
+            return [] if home is None else [writer.scope for writer in home.writers()]
+
+        witness = Witness(settings.witness, store, document, faults, clock, opened=opened)
     projector = DocumentProjector(
         store, share=None if shared is None else shared.keep, lock_timeout=settings.file_lock_timeout_seconds
     )
@@ -147,14 +151,13 @@ def assemble(
         clock=clock,
         salts=salts,
         policy=policy_values(loaded),
-        listeners=(*(() if witness is None else (witness.sender.note,)), *listeners),
-        watches=() if witness is None else (witness.sender.watch,),
+        listeners=listeners,
+        witness=None if witness is None else witness.sender,
         projector=projector,
         blocks=blocks,
         searches=searches,
         usage=usage,
         faults=faults,
-        purges=(*(() if shared is None else (lambda writer: shared.erase(writer.scope),)),),
         shared=shared,
         shares_sections=settings.shared_summaries,
         expiry=expiry,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import time
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
@@ -26,7 +25,6 @@ from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.disk.side_file import SideFile
 from backstory.ledger.engines.port import EventStore
-from backstory.ledger.log.writer import Writer
 from backstory.outbox.faults import Faults
 from backstory.projections.integrity.witnessed import WitnessLine
 from backstory.witness.destinations import Destination
@@ -101,6 +99,7 @@ class HeadSender(Jobs[Batch]):
         sent: Remembers sent heads.
         faults: Counts outages.
         clock: Dates the lines.
+        opened: Returns the memories in use, also those in which only other processes commit.
         delay: Seconds for which commits are gathered.
         again: Seconds until a failed batch is retried.
     """
@@ -115,6 +114,7 @@ class HeadSender(Jobs[Batch]):
         faults: Faults,
         clock: Clock,
         *,
+        opened: Callable[[], Iterable[Scope]],
         delay: float = DELAY_SECONDS,
         again: float = AGAIN_SECONDS,
     ) -> None:
@@ -125,7 +125,7 @@ class HeadSender(Jobs[Batch]):
         self._clock = clock
         self._delay = delay
         self._again = again
-        self._watched: weakref.WeakValueDictionary[Scope, Writer] = weakref.WeakValueDictionary()
+        self._opened = opened
         super().__init__()
 
     def renew(self) -> None:
@@ -147,11 +147,9 @@ class HeadSender(Jobs[Batch]):
 
     # Noting.
 
-    def watch(self, writer: Writer) -> None:
+    def watch(self, scope: Scope) -> None:
         """Note an opened scope, since a killed process may not have sent its last head."""
-        with self._changed:
-            self._watched[writer.scope] = writer
-        self._note(writer.scope, None)
+        self._note(scope, None)
 
     def note(self, scope: Scope, commit: Commit, before: Memory, after: Memory) -> None:  # noqa: ARG002 the signature of a Listener
         """Note a commit; a `Listener`."""
@@ -221,7 +219,7 @@ class HeadSender(Jobs[Batch]):
         """
         end = time.monotonic() + timeout
         with self._changed:
-            for scope in list(self._watched):
+            for scope in self._opened():
                 self._put(scope, None)
             while self._noted or self._sending:
                 wanted = self._wanted = self._begun + 1

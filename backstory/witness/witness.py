@@ -28,18 +28,26 @@ class Witness:
         document: Returns the path of a scope's memory.json.
         faults: Counts outages.
         clock: Dates the lines.
+        opened: Returns the memories in use.
 
     Raises:
         ValueError: `witness` names no destination.
     """
 
     def __init__(
-        self, witness: str, store: EventStore, document: Callable[[Scope], Path], faults: Faults, clock: Clock
+        self,
+        witness: str,
+        store: EventStore,
+        document: Callable[[Scope], Path],
+        faults: Faults,
+        clock: Clock,
+        *,
+        opened: Callable[[], Iterable[Scope]],
     ) -> None:
         self.destination: Destination = destination_of(witness)
         self._sent = SentHeads(document, self.destination.name)
         self._file = WitnessFile(self.destination.path) if isinstance(self.destination, FileWitness) else None
-        self.sender = HeadSender(store, self.destination, self._sent, faults, clock)
+        self.sender = HeadSender(store, self.destination, self._sent, faults, clock, opened=opened)
         # The thread refers to the sender, so only what holds the sender can be garbage collected.
         weakref.finalize(self, self.sender.end).atexit = False
 

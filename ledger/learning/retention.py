@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import weakref
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from backstory.ledger.concurrency.clock import Clock
-from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import UnavailableError
 from backstory.ledger.core.events import Redacted
 from backstory.ledger.log.writer import Writer
@@ -23,17 +21,14 @@ class Retention:
     def __init__(self, days: int, clock: Clock) -> None:
         self._period = timedelta(days=days)
         self._clock = clock
-        self._checked: weakref.WeakKeyDictionary[Writer, datetime] = weakref.WeakKeyDictionary()
-        self._mutex = ForkLock()
 
     def apply(self, writer: Writer) -> None:
         """Erase a scope's expired turns; where the store is unavailable, a later call tries again."""
         now = self._clock.now()
-        with self._mutex:
-            checked = self._checked.get(writer)
-            if checked is not None and checked <= now < checked + _CHECK_EVERY:
-                return
-            self._checked[writer] = now
+        checked = writer.retained_at
+        if checked is not None and checked <= now < checked + _CHECK_EVERY:
+            return
+        writer.retained_at = now
         try:
             commit = writer.expire(now - self._period)
         except UnavailableError as error:

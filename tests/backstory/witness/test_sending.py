@@ -42,6 +42,7 @@ class Bench:
 
     def __init__(self, home: Path, memo: Memo, *, delay: float = NEVER, again: float = NEVER) -> None:
         self.memo, self.store = memo, JsonlStore(home)
+        self.opened: set[Scope] = set()
         place = lambda scope: home / scope.folder / "memory.json"  # noqa: E731
         known: dict[Scope, ScopeFaults] = {}
         self.faults = Faults(
@@ -51,12 +52,15 @@ class Bench:
             ),
         )
         self.sent = SentHeads(place, memo.name)
-        self.sender = HeadSender(self.store, memo, self.sent, self.faults, FakeClock(), delay=delay, again=again)
+        self.sender = HeadSender(
+            self.store, memo, self.sent, self.faults, FakeClock(), opened=lambda: self.opened, delay=delay, again=again
+        )
         self.writer = self.writer_of(SCOPE)
 
     def writer_of(self, scope: Scope) -> Writer:
         writer = Writer(self.store, scope, clock=FakeClock(), salts=CountingSalts(), listeners=[self.sender.note])
-        self.sender.watch(writer)
+        self.opened.add(scope)
+        self.sender.watch(scope)
         return writer
 
     def add(self, text: str, writer: Writer | None = None) -> Head:
