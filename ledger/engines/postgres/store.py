@@ -22,7 +22,6 @@ from backstory.ledger.engines.postgres.awake import KeptAwake
 from backstory.ledger.engines.postgres.changes import changed_since, is_from_another_server
 from backstory.ledger.engines.postgres.connections import Connection, Connections
 from backstory.ledger.engines.postgres.erasing import Erasures
-from backstory.ledger.engines.postgres.hints import Hints
 from backstory.ledger.engines.postgres.holds import Holds
 from backstory.ledger.engines.postgres.leases import Leases
 from backstory.ledger.engines.postgres.migrating import must_be_migrated
@@ -76,7 +75,6 @@ class PostgresStore:
         self._awake = KeptAwake()
         self._holds = Holds(self._connections, self._awake)
         self._leases = Leases(self._connections, self._awake)
-        self._hints = Hints(self._connections)
         self._seal = DatabaseSeal(self._connections)
         self._appends = Appends(self._connections, self._seal, self._clock)
         self._erasures = Erasures(self._connections, self._seal, self._clock)
@@ -85,7 +83,7 @@ class PostgresStore:
 
     def parts(self) -> Iterable[Renews]:
         """Return what begins anew in a forked child: all that is open is the parent's."""
-        return (self._connections, self._awake, self._holds, self._leases, self._hints, self._appends)
+        return (self._connections, self._awake, self._holds, self._leases, self._appends)
 
     def __repr__(self) -> str:
         return f"PostgresStore({self._address.label!r})"
@@ -130,7 +128,6 @@ class PostgresStore:
                 they are there.
         """
         self._appends.append(stream, lines, expected, self._holds.token(stream))
-        self._hints.tell((stream,))
 
     def read(self, stream: str, after: int = 0, *, byte: int | None = None) -> Iterator[Record]:
         """Yield the lines after a seq; see `EventStore.read`. No connection is kept between two of them."""
@@ -206,15 +203,13 @@ class PostgresStore:
         None is passed over: an append holds the stream's row until it commits, so that the lines of a stream become
         visible in the order of their seq.
         """
-        with self._hints.heard(stream) as hint:
-
-            def wait() -> None:
-                hint.wait(_FOLLOW_POLL_SECONDS)
-                # Before the next read, so that a commit during it is noticed.
-                hint.clear()
-
-            lost = f"commits were lost in {self._address.label}; restore the database from a copy"
-            yield from followed(self, stream, after, wait=wait, if_lost=lost)
+        return followed(
+            self,
+            stream,
+            after,
+            wait=lambda: self._clock.sleep(_FOLLOW_POLL_SECONDS),
+            if_lost=f"commits were lost in {self._address.label}; restore the database from a copy",
+        )
 
     def changed(self, since: str | None) -> tuple[Sequence[str], str]:
         """Return the streams that have changed since a position; see `Capabilities.changed`."""

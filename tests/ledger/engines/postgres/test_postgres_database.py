@@ -280,17 +280,6 @@ def test_a_follower_gets_the_lines_of_a_stream_in_order_though_one_commits_late(
     writing.join(PATIENCE)
 
 
-def test_a_hint_wakes_who_follows(engine: PostgresEngine) -> None:
-    store, other = engine.open(), engine.open()
-    with other._hints.heard(STREAM) as hint:
-        end = time.monotonic() + PATIENCE
-        lines = iter(enumerate(chain(2000)))
-        while not hint.is_set():
-            assert time.monotonic() < end
-            seq, line = next(lines)
-            store.append(STREAM, line, seq)
-
-
 def test_many_lines_are_read_page_by_page(engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backstory.ledger.engines.postgres.store._PAGE_LINES", 3)
     monkeypatch.setattr("backstory.ledger.engines.postgres.store._PAGE_BYTES", 1000)
