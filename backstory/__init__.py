@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     from backstory.ledger.learning.observing import CallStarted as CallStarted
     from backstory.ledger.learning.observing import Observer as Observer
     from backstory.ledger.learning.observing import UpdateSettled as UpdateSettled
+    from backstory.ledger.log.pipeline import Salts as Salts
     from backstory.ledger.log.writer import Listener as Listener
-    from backstory.ledger.log.writer import Salts as Salts
     from backstory.ledger.messages.reading import KeepHidden as KeepHidden
     from backstory.ledger.threads.delivery.turn_dedup import Mode as Mode
     from backstory.memory import MemoryHandle as MemoryHandle
@@ -75,6 +75,8 @@ if TYPE_CHECKING:
     from backstory.operations.learning import Recorded as Recorded
     from backstory.operations.recording import Intake as Intake
     from backstory.operations.search import Within as Within
+    from backstory.operations.undoing import ClearedAgent as ClearedAgent
+    from backstory.operations.undoing import UndoResult as UndoResult
     from backstory.otel import OpenTelemetryObserver as OpenTelemetryObserver
     from backstory.projections.context import Context as Context
     from backstory.projections.context.why_said import WhySaid as WhySaid
@@ -93,8 +95,6 @@ if TYPE_CHECKING:
     from backstory.projections.history.moment import FactWindow as FactWindow
     from backstory.projections.history.moment import MemoryMoment as MemoryMoment
     from backstory.projections.history.moment import SectionText as SectionText
-    from backstory.projections.history.preview import ClearedAgent as ClearedAgent
-    from backstory.projections.history.preview import UndoResult as UndoResult
     from backstory.projections.history.refusals import Refusal as Refusal
     from backstory.projections.history.refusals import WhyNot as WhyNot
     from backstory.projections.history.section_audit import SectionHistoryItem as SectionHistoryItem
@@ -173,7 +173,8 @@ ledger.erasure.requests Sharing
 ledger.extraction.models.recorded RecordedReply
 ledger.learning.flushed Flushed
 ledger.learning.observing CallEnded CallStarted Observer UpdateSettled
-ledger.log.writer Listener Salts
+ledger.log.pipeline Salts
+ledger.log.writer Listener
 ledger.messages.reading KeepHidden
 ledger.threads.delivery.turn_dedup Mode
 memory MemoryHandle
@@ -190,7 +191,7 @@ projections.graph Graph MessageFlow
 projections.history.audit Birth Evidence HistoryItem Removed Why
 projections.history.views Diff LogEntry Revision SectionChange
 projections.history.moment CommitChange FactOrder FactWindow MemoryMoment SectionText
-projections.history.preview ClearedAgent UndoResult
+operations.undoing ClearedAgent UndoResult
 projections.history.refusals Refusal WhyNot
 projections.history.section_audit SectionHistoryItem WhySection
 projections.history.times At When

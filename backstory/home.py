@@ -25,7 +25,8 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.observing import Observer
-from backstory.ledger.log.writer import Listener, Salts, random_salt
+from backstory.ledger.log.pipeline import Salts, random_salt
+from backstory.ledger.log.writer import Listener
 from backstory.lifecycle.assembly import assemble, signals_of
 from backstory.open_files import translate_verbs
 from backstory.operations import learning

@@ -14,7 +14,8 @@ from backstory.ledger.core.policy import PolicyValue
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.learning.expiry import Expiry
-from backstory.ledger.log.writer import Listener, Salts, Writer
+from backstory.ledger.log.pipeline import Salts
+from backstory.ledger.log.writer import Listener, Writer
 from backstory.outbox.faults import Faults, ScopeFaults
 from backstory.projections.context import Blocks, ScopeBlocks
 from backstory.projections.document.fact_use import FactUse, ScopeUse
@@ -369,7 +370,7 @@ class ScopeStates:
             listeners=listeners,
             snapshots=state.index,
             purge=lambda _: state.purge(),
-            heat=state.use.facts,
+            uses=state.use.facts,
             users=users,
             shared=self.shared,
             lapsing=self._expiry.note if listeners else None,

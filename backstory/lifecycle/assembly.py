@@ -21,7 +21,8 @@ from backstory.ledger.learning.producer import Producer
 from backstory.ledger.learning.retention import Retention
 from backstory.ledger.learning.summarizer import Summarizer
 from backstory.ledger.learning.updater import Updater
-from backstory.ledger.log.writer import Listener, Salts
+from backstory.ledger.log.pipeline import Salts
+from backstory.ledger.log.writer import Listener
 from backstory.ledger.threads.due import Timing
 from backstory.outbox.faults import EmbeddingFaults, Faults, ModelFaults, ScopeFaults
 from backstory.outbox.outbox import Outbox

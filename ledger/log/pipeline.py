@@ -11,6 +11,7 @@ a thread that came meanwhile. So each thread is woken once.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -26,6 +27,15 @@ from backstory.ledger.log.folded.state import FoldedState
 
 _LONGEST_SECONDS = 0.02
 """The longest wait for company. A long write may only mean that another process held the lock."""
+
+
+Salts = Callable[[], str]
+"""Returns the salt of an event."""
+
+
+def random_salt() -> str:
+    """Return 16 random bytes as hex digits."""
+    return os.urandom(16).hex()
 
 
 class PendingCommit:
@@ -271,7 +281,7 @@ class CommitPipeline:
         store: EventStore,
         scope: Scope,
         snapshots: Snapshots | None,
-        salts: Callable[[], str],
+        salts: Salts,
         met_erasure: Callable[[], None],
     ) -> None:
         self.mutex = threading.RLock()

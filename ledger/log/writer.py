@@ -7,7 +7,6 @@ writer returns is durable. Reads go to `Writer.reader`, which waits for no write
 from __future__ import annotations
 
 import logging
-import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -38,7 +37,7 @@ from backstory.ledger.erasure.requests import Erasure, Plan
 from backstory.ledger.log.eraser import Eraser, Purge
 from backstory.ledger.log.folded.snapshot import SharedSnapshots, Snapshots
 from backstory.ledger.log.marked import Marked, leaves_marks, with_cited
-from backstory.ledger.log.pipeline import CommitPipeline, PendingCommit
+from backstory.ledger.log.pipeline import CommitPipeline, PendingCommit, Salts, random_salt
 from backstory.ledger.log.reader import Reader, ServedMemory, Serving
 from backstory.ledger.log.transcript_writer import TranscriptWriter
 from backstory.ledger.rules.decide import decide
@@ -53,17 +52,10 @@ Listener = Callable[[Scope, Commit, Memory, Memory], None]
 An error that it raises is logged and not passed on, because the commit is durable.
 """
 
-Usage = Callable[[], Mapping[str, Access]]
+RecentUse = Callable[[], Mapping[str, Access]]
 """Returns the recent use of facts, by their ids."""
 
-Salts = Callable[[], str]
-
 _C = TypeVar("_C", bound=Command)
-
-
-def random_salt() -> str:
-    """Return 16 random bytes as hex digits."""
-    return os.urandom(16).hex()
 
 
 class Writer(TranscriptWriter):
@@ -78,7 +70,7 @@ class Writer(TranscriptWriter):
         listeners: called after each ledger commit.
         snapshots: spares a replay from the first commit.
         purge: deletes read models before content is erased.
-        heat: the recent use of facts, for eviction by `hybrid`.
+        uses: the recent use of facts, for eviction by `hybrid`.
         users: the user's writer, if this is an agent's and its updates write the user's sections.
         shared: spares the first read of the ledger.
         lapsing: called with the writer and the moment at which the next fact lapses.
@@ -95,7 +87,7 @@ class Writer(TranscriptWriter):
         listeners: Sequence[Listener] = (),
         snapshots: Snapshots | None = None,
         purge: Purge | None = None,
-        heat: Usage | None = None,
+        uses: RecentUse | None = None,
         users: Writer | None = None,
         shared: SharedSnapshots | None = None,
         lapsing: Callable[[Writer, str], None] | None = None,
@@ -112,7 +104,7 @@ class Writer(TranscriptWriter):
         self._as_configured: Policy | None = None
         """A policy that is known to contain the configured values."""
         self._listeners = tuple(listeners)
-        self._usage = heat
+        self._uses = uses
         self._eraser = Eraser(store, pipeline, reader, clock=self.clock, purge=purge, queue_due=self._queue_due)
         # It may live longer than the writer, which holds it.
         me = weakref.ref(self)
@@ -174,7 +166,7 @@ class Writer(TranscriptWriter):
         """Return a command with the time and the use of facts that it would be decided with now, for a preview."""
         memory = self.memory()
         at = max(spell_moment(self.clock.now()), memory.at)
-        return self._marking(msgspec.structs.replace(command, at=at, heat=self._usage_for(memory, command)))
+        return self._marking(msgspec.structs.replace(command, at=at, heat=self._uses_for(memory, command)))
 
     def put_policy_in_force(self, expected: str | None = None) -> str | None:
         """Commit what has lapsed, and the configured policy if it is not in force, so that a preview can rely on it.
@@ -253,7 +245,7 @@ class Writer(TranscriptWriter):
         self.must_stand(expected)
         due = self._queue_due(moment)
         try:
-            # Taken before the callback for usage, in which the process may fork.
+            # Taken before the callback for the use of facts, in which the process may fork.
             head = self._state.head
             return self._append(head, *self._decided(command, cause, moment))
         except BaseException:
@@ -266,7 +258,7 @@ class Writer(TranscriptWriter):
         """Complete a command and its cause with what only the state knows, and decide."""
         memory = self._state.memory
         at = max(moment, memory.at)
-        heat = self._usage_for(memory, command)
+        heat = self._uses_for(memory, command)
         command = msgspec.structs.replace(command, at=at, heat=heat)
         cause = msgspec.structs.replace(cause, heat=heat)
         covered, answered = self._is_covered(cause), cause.turns
@@ -324,12 +316,12 @@ class Writer(TranscriptWriter):
         covered = command.turns.first <= self._state.coverage.summarized(thread, command.level)
         return msgspec.structs.replace(command, covered=covered, lost=any(lost))
 
-    def _usage_for(self, memory: Memory, command: Command) -> dict[str, Access]:
+    def _uses_for(self, memory: Memory, command: Command) -> dict[str, Access]:
         """Return the recent use of facts if the decision may rank them: a commit records what it was decided on."""
         policy = command.policy if isinstance(command, ChangePolicy) else memory.policy
-        if self._usage is None or policy.fact_eviction_policy != "hybrid" or not may_rank(memory, command):
+        if self._uses is None or policy.fact_eviction_policy != "hybrid" or not may_rank(memory, command):
             return {}
-        return {fact_id: access for fact_id, access in self._usage().items() if fact_id in memory.facts}
+        return {fact_id: access for fact_id, access in self._uses().items() if fact_id in memory.facts}
 
     def _append(self, head: Head, cause: Cause, at: str, events: tuple[Event, ...]) -> PendingCommit:
         return self._pipeline.add(self._ledger_queue, head, Draft(at, cause, events))
@@ -367,7 +359,7 @@ class Writer(TranscriptWriter):
         at = max(moment, memory.at)
         try:
             command = ChangePolicy(at=at, policy=policy, source="config")
-            command = msgspec.structs.replace(command, heat=self._usage_for(memory, command))
+            command = msgspec.structs.replace(command, heat=self._uses_for(memory, command))
             events = decide(memory, command)
         except CapError as error:
             _log.warning("the configured policy cannot be put in force for %s: %s", self.scope, error)

@@ -11,7 +11,7 @@ from fakes import FakeClock
 from backstory import Backstory, MemoryHandle
 from backstory.ledger.core.commands import Revert
 from backstory.operations import undoing
-from backstory.projections.history.preview import UndoResult
+from backstory.operations.undoing import UndoResult
 from backstory.services.services import ScopeServices
 
 SHARED = {

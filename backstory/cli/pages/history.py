@@ -26,9 +26,9 @@ from backstory.ledger.core.events import (
 from backstory.ledger.core.policy import POLICY_KEYS
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.rules.undo import Note
+from backstory.operations.undoing import ClearedAgent, UndoResult
 from backstory.projections.context.why_said import GivenFact, WhySaid
 from backstory.projections.history.audit import HistoryItem, Why
-from backstory.projections.history.preview import ClearedAgent, UndoResult
 from backstory.projections.history.refusals import WhyNot
 from backstory.projections.history.section_audit import SectionHistoryItem, WhySection
 from backstory.projections.history.views import Diff, LogEntry, policy_in_words, revision_in_words

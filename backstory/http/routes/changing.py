@@ -33,8 +33,8 @@ from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.learning.flushed import Flushed
 from backstory.memory import MemoryHandle
+from backstory.operations.undoing import UndoResult
 from backstory.projections.document.document import Document
-from backstory.projections.history.preview import UndoResult
 from backstory.results import (
     Extracted,
     FactChange,

@@ -10,7 +10,7 @@ import msgspec
 
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.scope import Scope
-from backstory.projections.history.preview import UndoResult
+from backstory.operations.undoing import UndoResult
 
 _DIGITS = 24
 

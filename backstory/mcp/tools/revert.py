@@ -25,7 +25,7 @@ from backstory.mcp.tools.memory_tool import MemoryTool
 from backstory.mcp.tools.reading import DATA
 from backstory.mcp.tools.results import Change, RevertResult
 from backstory.memory import MemoryHandle
-from backstory.projections.history.preview import UndoResult
+from backstory.operations.undoing import UndoResult
 
 _UNDOES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 _SHOWN = 20

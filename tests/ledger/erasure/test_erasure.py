@@ -62,7 +62,7 @@ from backstory.ledger.erasure.requests import (
     Walk,
 )
 from backstory.ledger.rules.decide import decide
-from backstory.projections.history.preview import preview_revert, preview_rollback, revert_command, rollback_command
+from backstory.operations.undoing import preview_revert, preview_rollback, revert_command, rollback_command
 from backstory.projections.history.replay import fold
 from backstory.projections.what_if.counterfactual import decide_again
 

@@ -186,7 +186,7 @@ def test_a_fork_between_deciding_and_writing_lets_the_child_decide_again(tmp_pat
                 signal.alarm(_LONGEST_SECONDS)
         return {}
 
-    writer = writer_on(tmp_path, heat=heat, policy={"fact_eviction_policy": "hybrid", "max_facts": 10})
+    writer = writer_on(tmp_path, uses=heat, policy={"fact_eviction_policy": "hybrid", "max_facts": 10})
     if not first:
         writer.put_policy_in_force()
     try:
