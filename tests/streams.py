@@ -1,4 +1,4 @@
-"""A transcript and what a ledger says about it, written by hand."""
+"""A transcript and what a ledger says about it, written by hand; and the memory that a ledger comes to."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from dataclasses import dataclass, field
 
 from backstory.ledger.core.commit import Cause, Commit, Head
 from backstory.ledger.core.events import Event, Turn, TurnRange, TurnRecorded, TurnSuperseded, UpdateFailed
+from backstory.ledger.core.memory import Fold, Memory
+from backstory.ledger.core.scope import LEDGER, Scope
+from backstory.ledger.engines.port import EventStore
+from backstory.ledger.log.commits import read_commits
 from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.transcript import Thread, Transcript
+from backstory.projections.history.moment import Moment
 
 AT = "2026-03-01T12:00:00.000000Z"
 
@@ -61,3 +66,14 @@ def recorded(count: int) -> Streams:
     streams = Streams()
     streams.record(count)
     return streams
+
+
+def memory_at(store: EventStore, scope: Scope, moment: Moment) -> Memory:
+    """Rebuild the memory after a commit or at a time, from the first commit on."""
+    state = Fold(Memory())
+    for commit in read_commits(store, scope.stream(LEDGER)):
+        if commit.seq > moment if isinstance(moment, int) else commit.at > moment:
+            break
+        state.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
+    assert not isinstance(moment, int) or state.seq == moment, f"there is no commit {moment}"
+    return state.memory()

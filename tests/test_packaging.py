@@ -91,7 +91,7 @@ def test_the_wheel_works_beside_modules_of_the_same_names(wheel: Path, tmp_path:
     assert (done.stdout, done.stderr) == ("likes tea a stranger a stranger\n", "")
 
 
-@pytest.mark.parametrize("name", [*FOLDERS, "ledger.core.events", "projections.history.replay"])
+@pytest.mark.parametrize("name", [*FOLDERS, "ledger.core.events", "projections.history.moment"])
 def test_no_module_can_be_imported_under_a_second_name(name: str) -> None:
     """From the checkout itself, where the folders lie at the top."""
     done = subprocess.run(

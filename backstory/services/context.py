@@ -12,8 +12,8 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import thread_summaries
 from backstory.ledger.messages import keep, read_message
 from backstory.projections.context import Blocks, Context, Shares, last_words, tokens_for
+from backstory.projections.context.given import Quote, quotes
 from backstory.projections.context.joined import USERS, Joined, parted
-from backstory.projections.context.quotes import Quote, quotes
 from backstory.projections.search.lexical.tokenizer import as_said
 from backstory.projections.turns import TurnView
 from backstory.services.services import ScopeServices

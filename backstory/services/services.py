@@ -37,7 +37,7 @@ from backstory.projections.context import Blocks
 from backstory.projections.context.joined import USERS, Joined, join
 from backstory.projections.document.fact_use import FactUse
 from backstory.projections.document.projector import DocumentProjector
-from backstory.projections.history.replay import Moment
+from backstory.projections.history.moment import Moment
 from backstory.projections.history.times import At, TimeReader
 from backstory.projections.index.index import ScopeIndex
 from backstory.projections.search.services import SearchServices

@@ -15,7 +15,7 @@ from backstory.ledger.learning.sharing import receive_all, try_to_deliver
 from backstory.ledger.log.writer import Writer
 from backstory.memory import MemoryHandle
 from backstory.open_files import translate_verbs
-from backstory.projections.history.replay import count_scope
+from backstory.projections.history.moment import count_scope
 from backstory.results import ArchivedUser, FoundOwners, RemovedUser, ScopeSummary
 from backstory.services.services import HomeServices, ScopeServices
 from backstory.users.owners import Owners

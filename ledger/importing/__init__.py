@@ -1,8 +1,7 @@
 """Importing: reads memories of other programs. May import `core`, `text` and `messages`.
 
-`document` reads parsed values, `json_file` reads JSON from disk, `deerflow` (with `deerflow_paths`)
-reads the folders of DeerFlow, and `formats` the files of other tools; `changes` computes what a host changed in a
-document.
+`document` reads parsed values, and says what a host changed in a document; `json_file` reads JSON from disk, `deerflow`
+(with `deerflow_paths`) the folders of DeerFlow, and `formats` the files of other tools.
 """
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ from pathlib import Path
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.events import Candidate
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.importing.changes import changes_since
 from backstory.ledger.importing.deerflow import read_home, read_home_if_any
-from backstory.ledger.importing.document import is_document, read_document, without_empty_sections
+from backstory.ledger.importing.document import changes_since, is_document, read_document, without_empty_sections
 from backstory.ledger.importing.formats.recognising import unknown
 from backstory.ledger.importing.json_file import PATH_HINT, read_json_file
 

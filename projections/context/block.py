@@ -23,7 +23,7 @@ from backstory.ledger.core.memory import birth
 from backstory.ledger.core.policy import Policy, named_category, rule_category
 from backstory.ledger.core.summaries import ThreadSummaryText
 from backstory.projections.context.counting import Counter
-from backstory.projections.context.given import Given, GivenTurn, given_digest
+from backstory.projections.context.given import Given, GivenTurn, Quote, given_digest
 from backstory.projections.context.lines import (
     CLOSING,
     CONVERSATION,
@@ -39,7 +39,6 @@ from backstory.projections.context.lines import (
     Standing,
     summary_line,
 )
-from backstory.projections.context.quotes import Quote
 
 _Place = tuple[int, int]
 """What the lines of a part are in order of."""

@@ -10,9 +10,9 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import ThreadSummaryText
 from backstory.projections.context.block import Context, Shares, fill, fill_whole
 from backstory.projections.context.counting import Counter
+from backstory.projections.context.given import Quote
 from backstory.projections.context.joined import Joined, join
 from backstory.projections.context.lines import Prepared, narrowed, prepare
-from backstory.projections.context.quotes import Quote
 from backstory.projections.read_model import ReadModel
 
 _ONE_USE = timedelta(minutes=1)

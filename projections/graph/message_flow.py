@@ -12,7 +12,7 @@ from backstory.projections.graph.dot import dot_of
 from backstory.projections.graph.mermaid import mermaid_of
 from backstory.projections.graph.model import MessageFlowData, Route
 from backstory.projections.graph.outline import message_outline_of
-from backstory.projections.history.replay import Moment
+from backstory.projections.history.moment import Moment
 
 _TO_ALL, _TO_SELF = "<all>", "<self>"
 """How MetaGPT addresses everybody, and the sender itself."""

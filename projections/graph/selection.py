@@ -10,7 +10,7 @@ import msgspec
 
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.events import FactAdded, FactRemoved
-from backstory.projections.history.replay import Moment
+from backstory.projections.history.moment import Moment
 from backstory.projections.history.views import facts_of
 
 

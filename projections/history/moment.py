@@ -1,19 +1,74 @@
-"""Memory at a moment: a window of its facts, its sections, and what the commit at that moment changed."""
+"""Memory at any moment, rebuilt by folding the log; nothing is decided again.
+
+A moment is shown as a window of its facts, its sections, and what the commit at that moment changed.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
 
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.events import DOCUMENT_SECTIONS, Fact, FactRemoved
-from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.policy import same_category
+from backstory.ledger.core.scope import LEDGER, Scope
+from backstory.ledger.engines.port import EventStore
 from backstory.ledger.erasure.content import folded
+from backstory.ledger.log.commits import read_commits, read_durable_commits
 from backstory.projections.history.views import Diff, Revision, SectionChange, entry
+
+Moment = int | str
+"""A seq, or a time as commits spell it."""
+
+
+def fold(commits: Iterable[Commit]) -> Memory:
+    """Fold commits, from the first on, into a memory."""
+    state = Fold(Memory())
+    for commit in commits:
+        state.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
+    return state.memory()
+
+
+def replay(store: EventStore, scope: Scope) -> Memory:
+    """Rebuild today's memory from the log alone.
+
+    Raises:
+        CorruptLogError: a line is damaged.
+    """
+    return fold(read_commits(store, scope.stream(LEDGER)))
+
+
+def memories_when(store: EventStore, scope: Scope, last_updated: str) -> Iterator[Memory]:
+    """Rebuild the memories whose document has this `lastUpdated`; several commits may have the same time."""
+    state = Fold(Memory())
+    for commit in read_commits(store, scope.stream(LEDGER)):
+        if commit.at > last_updated:
+            break
+        state.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
+        if state.changed_at == last_updated:
+            yield state.memory()
+
+
+def count_scope(store: EventStore, scope: Scope, stream: str) -> tuple[int, int] | None:
+    """Return a ledger's last seq and the number of its live facts.
+
+    Returns:
+        None where the first commit belongs to another scope.
+
+    Raises:
+        CorruptLogError: a line is damaged.
+    """
+    fold = Fold(Memory())
+    for commit in read_durable_commits(store, stream):
+        if commit.seq == 1 and (commit.cause.user, commit.cause.agent) != (scope.user, scope.agent):
+            return None
+        fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
+    return fold.seq, len(fold.facts)
+
 
 FactOrder = Literal["born", "confidence", "content", "category"]
 """What facts are sorted by. Facts that are equal in it stay in the order of their births."""

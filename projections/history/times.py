@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.moments import begins, ends, parse_moment, spell_moment, stated_time
-from backstory.projections.history.replay import Moment
+from backstory.projections.history.moment import Moment
 
 When = str | date
 """A time: a text, a datetime or a date."""

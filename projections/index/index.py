@@ -27,8 +27,8 @@ from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.folded.snapshot import Origin, Place, RecordedLines, ThreadSnapshot
 from backstory.ledger.threads.ranges import Ranges
 from backstory.projections.derived_files import DamagedError
+from backstory.projections.history.moment import Moment
 from backstory.projections.history.refusals import RefusedEvent
-from backstory.projections.history.replay import Moment
 from backstory.projections.index import questions
 from backstory.projections.index.builder import IndexProgress
 from backstory.projections.index.comparing import differences

@@ -15,8 +15,8 @@ from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
 from backstory.ledger.log.folded.snapshot import Origin, Place, RecordedLine, RecordedLines
 from backstory.ledger.threads.turn_columns import Trace
 from backstory.projections.derived_files import DamagedError
+from backstory.projections.history.moment import Moment
 from backstory.projections.history.refusals import RefusalBlock, RefusedEvent, resembling
-from backstory.projections.history.replay import Moment
 from backstory.projections.index.builder import BORN
 from backstory.projections.index.index_file import IndexSnapshot
 from backstory.projections.index.periods import EndedPeriod, ended_by, ranges_of

@@ -19,7 +19,7 @@ import msgspec
 
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.moments import parse_moment, spell_moment
-from backstory.projections.history.replay import Moment
+from backstory.projections.history.moment import Moment
 from backstory.projections.index.schema import name_in, named
 
 BLOCK = 256

@@ -25,7 +25,7 @@ from backstory.ledger.disk.files import sync, sync_data, sync_folder, translated
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.engines.port import EventStore, Record
 from backstory.projections.document.document import DocumentFile, render
-from backstory.projections.history.replay import memories_when, replay
+from backstory.projections.history.moment import memories_when, replay
 from backstory.projections.integrity.remedies import Check, counted, failed_check
 from backstory.projections.integrity.stream_check import Hashes
 from backstory.projections.integrity.verify import INDEX, verify

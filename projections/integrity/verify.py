@@ -20,7 +20,7 @@ from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import read_commits
 from backstory.projections.document.document import render, stated_moment
-from backstory.projections.history.replay import memories_when
+from backstory.projections.history.moment import memories_when
 from backstory.projections.integrity.ledger_check import LedgerCheck
 from backstory.projections.integrity.stream_check import Problem, Slot, StreamCheck
 from backstory.projections.integrity.turn_check import CoverageCheck, TranscriptCheck

@@ -16,7 +16,7 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
 from backstory.ledger.log.reader import ServedMemory
 from backstory.ledger.log.writer import Writer
-from backstory.projections.context.quotes import FoundTurn
+from backstory.projections.context.given import FoundTurn
 from backstory.projections.derived_files import DamagedError
 from backstory.projections.search.cited_facts import CitedFacts
 from backstory.projections.search.corpus import Change, Facts, Turns, fact_entry

@@ -25,9 +25,9 @@ from backstory.ledger.core.scope import TRANSCRIPT, Scope
 from backstory.ledger.disk.files import translated
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.writer import Writer
-from backstory.projections.context.quotes import FoundTurn
+from backstory.projections.context.given import FoundTurn
 from backstory.projections.derived_files import DamagedError, delete_derived
-from backstory.projections.history.replay import replay
+from backstory.projections.history.moment import replay
 from backstory.projections.read_model import ReadModel
 from backstory.projections.search.corpus import Turns, fact_entry
 from backstory.projections.search.filters import SearchFilters

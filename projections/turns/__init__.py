@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from backstory.projections.turns.follower import FollowerOrigin, Gone, KnownTurns, NewTurns, Seen, TurnFollower
-from backstory.projections.turns.log import TurnFilter, TurnLog, TurnQuery
+from backstory.projections.turns.log import TO_ALL, TurnFilter, TurnIndex, TurnLog, TurnQuery
 from backstory.projections.turns.rows import Row, TurnView, Words, same_words, words_of
-from backstory.projections.turns.turn_index import TO_ALL, TurnIndex
 
 __all__ = [
     "TO_ALL",

@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from sizes import examples
+from streams import memory_at
 
 from backstory.home import Backstory
 from backstory.ledger.concurrency.clock import Clock
@@ -40,7 +41,7 @@ from backstory.ledger.learning.producer import Producer
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.rules.review import fragmented
 from backstory.projections.document.document import render
-from backstory.projections.history.replay import memory_at, replay
+from backstory.projections.history.moment import replay
 from backstory.projections.what_if.counterfactual import decide_again
 from backstory.results import Extracted
 

@@ -32,6 +32,7 @@ from golden.make_v3 import ledger as ledger_of_times
 from golden.make_v4 import TAGS, TAGS_DOCUMENT, TAGS_TRANSCRIPT
 from golden.make_v4 import ledger as ledger_of_tags
 from golden.make_v4 import transcript as transcript_of_tags
+from streams import memory_at
 
 from backstory.ledger.core.commands import candidates_of
 from backstory.ledger.core.commit import Commit, head_of
@@ -59,7 +60,7 @@ from backstory.ledger.importing import read_document
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.threads.transcript import Transcript
 from backstory.projections.document.document import render
-from backstory.projections.history.replay import memory_at, replay
+from backstory.projections.history.moment import replay
 from backstory.projections.integrity.verify import verify
 
 

@@ -63,7 +63,7 @@ from backstory.ledger.erasure.requests import (
 )
 from backstory.ledger.rules.decide import decide
 from backstory.operations.undoing import preview_revert, preview_rollback, revert_command, rollback_command
-from backstory.projections.history.replay import fold
+from backstory.projections.history.moment import fold
 from backstory.projections.what_if.counterfactual import decide_again
 
 thorough = settings(max_examples=examples(), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

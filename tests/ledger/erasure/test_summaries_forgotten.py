@@ -19,7 +19,7 @@ from backstory.ledger.core.events import Redacted, SummaryUpdated, TurnRange, Up
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import SummaryKey, live_summaries
 from backstory.ledger.extraction.models.model import Prompt
-from backstory.projections.history.replay import replay
+from backstory.projections.history.moment import replay
 
 
 def quoting(prompt: Prompt) -> str:

@@ -20,7 +20,7 @@ from backstory.ledger.learning.next_summary import SummaryLimits, next_group
 from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.transcript import Thread
 from backstory.projections.document.document import render
-from backstory.projections.history.replay import replay
+from backstory.projections.history.moment import replay
 
 # When
 

@@ -17,7 +17,7 @@ from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.summaries import SummaryKey, live_summaries, overlapping_summaries
 from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.projections.document.document import render
-from backstory.projections.history.replay import replay
+from backstory.projections.history.moment import replay
 from backstory.projections.what_if.counterfactual import decide_again
 
 THREADS = ("t", "1-2/t")

@@ -25,7 +25,7 @@ from backstory.ledger.log.pipeline import GroupCommit, _Decided
 from backstory.ledger.log.transcript_writer import _MOST_OVERTAKEN
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
-from backstory.projections.history.replay import replay
+from backstory.projections.history.moment import replay
 from backstory.testing.lines import chain
 
 ADA = Scope("ada")

@@ -23,7 +23,7 @@ from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.erasure.requests import ForgetMatching, ForgetThread
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
-from backstory.projections.history.replay import replay
+from backstory.projections.history.moment import replay
 
 ADA = Scope("ada")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from fakes import CountingSalts, FakeClock
 from one_thread import chat
+from streams import memory_at
 
 from backstory.ledger.core.commands import Clear, Summarize
 from backstory.ledger.core.commit import Cause, Head
@@ -17,7 +18,6 @@ from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.log.commits import must_not_shrink
 from backstory.ledger.log.pipeline import GroupCommit
 from backstory.ledger.log.writer import Writer
-from backstory.projections.history.replay import memory_at
 
 ADA = Scope("ada")
 

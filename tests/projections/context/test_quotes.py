@@ -19,8 +19,8 @@ from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.projections.context import Context, GivenTurn
 from backstory.projections.context.block import Shares, fill
 from backstory.projections.context.counting import ESTIMATE
+from backstory.projections.context.given import EXCERPT, FoundTurn, quotes
 from backstory.projections.context.lines import prepare
-from backstory.projections.context.quotes import EXCERPT, FoundTurn, quotes
 from backstory.projections.search import query
 from backstory.projections.turns import TurnView
 

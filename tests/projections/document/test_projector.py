@@ -32,7 +32,7 @@ from backstory.ledger.erasure.requests import ForgetFact
 from backstory.ledger.log.writer import Writer
 from backstory.projections.document.document import DocumentFile, render
 from backstory.projections.document.projector import DELAY_SECONDS, DocumentProjector
-from backstory.projections.history.replay import memories_when, replay
+from backstory.projections.history.moment import memories_when, replay
 
 SCOPE = Scope("ada")
 NEVER = 3600.0

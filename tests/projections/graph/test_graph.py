@@ -29,7 +29,7 @@ from backstory.projections.graph import (
     graph_of,
     message_flow_of,
 )
-from backstory.projections.history.replay import fold
+from backstory.projections.history.moment import fold
 
 
 def fact(content: str, confidence: float = 0.9, **more: object) -> dict[str, object]:

@@ -21,6 +21,7 @@ from fakes import CountingSalts, FakeClock, exchange, open_home, reply
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sizes import PATIENT, examples, sized
+from streams import memory_at
 
 from backstory.ledger.core.commit import EMPTY, Cause, Draft, erase, hash_of, seal
 from backstory.ledger.core.errors import BackstoryError, CorruptLogError, LockTimeoutError, NotFoundError, UsageError
@@ -36,8 +37,8 @@ from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.transcript import Transcript
 from backstory.ledger.threads.turn_columns import Trace
 from backstory.projections.derived_files import DamagedError
+from backstory.projections.history.moment import memories_when
 from backstory.projections.history.refusals import RefusalBlock
-from backstory.projections.history.replay import memories_when, memory_at
 from backstory.projections.history.views import concerns
 from backstory.projections.index.builder import IndexBuilder
 from backstory.projections.index.index import Around, ScopeIndex

@@ -20,7 +20,7 @@ from backstory.ledger.core.policy import Policy
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.projections.document.document import render
-from backstory.projections.history.replay import replay
+from backstory.projections.history.moment import replay
 from backstory.projections.integrity.remedies import Check
 from backstory.projections.integrity.repair import repair
 from backstory.testing.lines import as_file, by_hand, erase, sealed

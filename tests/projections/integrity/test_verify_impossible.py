@@ -41,7 +41,7 @@ from backstory.ledger.core.events import (
 from backstory.ledger.core.kinds import LedgerCauseKind, words_of
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.engines.jsonl.store import JsonlStore
-from backstory.projections.history.replay import replay
+from backstory.projections.history.moment import replay
 from backstory.projections.integrity.invariants import EVENTS
 from backstory.projections.integrity.verify import verify
 from backstory.testing.lines import AT, erase, offsets, turn

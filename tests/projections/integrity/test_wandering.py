@@ -17,7 +17,7 @@ from backstory.ledger.core.policy import POLICY_KEYS
 from backstory.ledger.core.scope import LEDGER
 from backstory.ledger.log.commits import read_commits
 from backstory.projections.document.document import render
-from backstory.projections.history.replay import replay
+from backstory.projections.history.moment import replay
 from backstory.projections.what_if.counterfactual import decide_again
 
 pytestmark = pytest.mark.slow  # servers and processes: more than an inner loop needs
