@@ -7,6 +7,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Generic, Self, TypeVar, overload
 
 from backstory.ledger.concurrency.clock import Clock
@@ -37,20 +38,19 @@ _RECENT = 256
 """How many memories stay known without a handle on them: a host asks for the same ones again and again."""
 
 _WARM = 32
-"""How many of those keep the turns, words and lines that were read of them."""
+"""How many of those keep the turns, words, vectors and lines that were read of them."""
+
+_IDLE_SECONDS = 600.0
+"""How long they do so after the last use. It is looked at whenever another memory is used."""
 
 _P = TypeVar("_P")
 
 
 class _Part(Generic[_P]):
-    """A part of a state that is made at its first use. If it is a `ReadModel`, every loop over them reaches it.
+    """A part of a state that is made at its first use. If it is a `ReadModel`, every loop over them reaches it."""
 
-    `warm`: it may be large, so few memories keep it.
-    """
-
-    def __init__(self, make: Callable[[ScopeState], _P], *, warm: bool = False) -> None:
+    def __init__(self, make: Callable[[ScopeState], _P]) -> None:
         self._make = make
-        self.warm = warm
         self.__doc__ = make.__doc__
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -68,13 +68,28 @@ class _Part(Generic[_P]):
             if self._name not in state.__dict__:
                 state.__dict__[self._name] = self._make(state)
             part: _P = state.__dict__[self._name]
-        if self.warm:
-            state.home.keep_warm(state)
         return part
 
 
-def _warm(make: Callable[[ScopeState], _P]) -> _Part[_P]:
-    return _Part(make, warm=True)
+class _Warm(_Part[_P]):
+    """A part that may be large, so few memories keep it, and only while it is used."""
+
+    @overload
+    def __get__(self, state: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, state: ScopeState, owner: type) -> _P: ...
+    def __get__(self, state: ScopeState | None, owner: type) -> _P | Self:
+        if state is None:
+            return self
+        part: _P | None = state.__dict__.get(self._name)
+        if part is None:
+            part = super().__get__(state, owner)
+        state.home.keep_warm(state)
+        return part
+
+    def __set__(self, state: ScopeState, part: _P) -> None:
+        # With this, Python calls `__get__` at each use.
+        raise AttributeError(self._name)
 
 
 class ScopeState:
@@ -92,6 +107,8 @@ class ScopeState:
         self.caught_up = False
         """Of a user: whether what agents shared before this process opened them is delivered."""
         self._editions: tuple[str, str] | None = None
+        self.used = 0.0
+        """When what may be large was used last, by the machine's monotonic clock."""
 
     def renew(self) -> None:
         """Begin anew in a forked child: what is made of the logs is made again when it is used."""
@@ -152,7 +169,7 @@ class ScopeState:
             self.scope, lambda: None if (state := weakly()) is None else state.search
         )
 
-    @_warm
+    @_Warm
     def search(self) -> Search:
         """Facts and turns by words and by meaning."""
         return self.home.searches.search(self.writer, self.embedding, self._follower, self._let_go_of_turns)
@@ -162,16 +179,16 @@ class ScopeState:
         if "turns" not in self.__dict__:
             self._follower.start_over()
 
-    @_warm
+    @_Warm
     def turns(self) -> TurnLog:
         """The turns that stand."""
         return TurnLog(self.home.store, self.scope, self._follower)
 
-    @_warm
+    @_Warm
     def _follower(self) -> TurnFollower:
         return TurnFollower(self.home.store, self.scope)
 
-    @_warm
+    @_Warm
     def blocks(self) -> ScopeBlocks:
         """The context block."""
         return ScopeBlocks(self.home.blocks)
@@ -231,7 +248,7 @@ class ScopeState:
         """Let go of what may be large; the next use makes it anew."""
         with self.making:
             for name, part in vars(ScopeState).items():
-                if isinstance(part, _Part) and part.warm:
+                if isinstance(part, _Warm):
                     self.__dict__.pop(name, None)
 
     def close(self) -> None:
@@ -315,18 +332,19 @@ class ScopeStates:
             self._recent.move_to_end(scope)
             if len(self._recent) > _RECENT:
                 self._recent.popitem(last=False)
-            if scope in self._warm:
-                self._warm.move_to_end(scope)
             return state
 
     def keep_warm(self, state: ScopeState) -> None:
-        """Note that a state holds what may be large; the one that was used least lately lets go of it."""
+        """Note the use of what may be large in a state; those that were used least lately let go of it."""
+        cold: list[ScopeState] = []
         with self._mutex:
+            state.used = now = monotonic()
             self._warm[state.scope] = state
             self._warm.move_to_end(state.scope)
-            coldest = self._warm.popitem(last=False)[1] if len(self._warm) > _WARM else None
-        if coldest is not None:
-            coldest.cool()
+            while len(self._warm) > _WARM or next(iter(self._warm.values())).used < now - _IDLE_SECONDS:
+                cold.append(self._warm.popitem(last=False)[1])
+        for other in cold:
+            other.cool()
 
     def get(self, scope: Scope) -> ScopeState | None:
         """Return the state of a memory if there is one."""

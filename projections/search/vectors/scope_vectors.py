@@ -203,8 +203,11 @@ class Vectors:
         if epoch != self._epoch:
             self._drop()
             self._epoch = epoch
-        if self._unreadable or self._file.stamp() == self._stamp:
-            return
+        while not self._unreadable and self._file.stamp() != self._stamp and self._read_on():
+            pass
+
+    def _read_on(self) -> bool:
+        """Take in the next rows of the file; False where it has none."""
         try:
             kept = self._file.read(self._last)
             if self._stamp is None or kept is None or not self._goes_on(kept):
@@ -217,9 +220,11 @@ class Vectors:
         except UnusableError as error:
             self._unreadable = True
             self._go_alone(str(error))
-            return
-        if kept is not None:
-            self._take(kept)
+            return False
+        if kept is None:
+            return False
+        self._take(kept)
+        return True
 
     def _homeless(self) -> list[Row]:
         """What could not be written; nothing of that was erased since."""

@@ -36,6 +36,8 @@ _VERSION = 1
 _BUSY_SECONDS = 5.0
 _LOCK_SECONDS = 10.0
 _EPOCH_BYTES = 64
+_PORTION = 4096
+"""Rows that are read at once: beside the vectors themselves a reader holds no more than these."""
 
 _TABLES = (
     "CREATE TABLE made(version INTEGER, model TEXT, dimensions INTEGER, epoch TEXT, dropped INTEGER)",
@@ -44,6 +46,8 @@ _TABLES = (
         id INTEGER PRIMARY KEY AUTOINCREMENT, space TEXT, key BLOB, digest BLOB, data BLOB, sum INTEGER
     )""",
 )
+
+_Stored = tuple[int, str, bytes, bytes, bytes, int]
 
 Stamp = tuple[int, int, int]
 """Inode, size and time of change: one state of the file."""
@@ -68,7 +72,10 @@ class Made(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What a file holds behind a number: rows by their numbers, when it was looked at."""
+    """What a file holds behind a number: rows by their numbers, when it was looked at.
+
+    Where it holds more rows than these, the stamp is that of no state of the file, but for the inode.
+    """
 
     made: Made
     rows: dict[int, Row]
@@ -158,7 +165,7 @@ class VectorFile:
         return None if self._foreign is not None and stamp == self._foreign[1] else stamp
 
     def read(self, behind: int = 0) -> Kept | None:
-        """Return what the file holds behind a number; None where there is no file, or only another model's.
+        """Return the first rows that the file holds behind a number; None: there is no file, or only another model's.
 
         Where it is damaged or old it is taken away.
 
@@ -187,9 +194,11 @@ class VectorFile:
                 self._leave(made.model, stamp)
                 return None
             found = db.execute(
-                "SELECT id, space, key, digest, data, sum FROM vector WHERE id > ? ORDER BY id", (behind,)
+                "SELECT id, space, key, digest, data, sum FROM vector WHERE id > ? ORDER BY id LIMIT ?",
+                (behind, _PORTION),
             )
-            return Kept(made, dict(_row(one, 2 * made.dimensions) for one in found), stamp)
+            rows = _rows(found.fetchall(), 2 * made.dimensions)
+            return Kept(made, rows, stamp if len(rows) < _PORTION else (stamp[0], 0, 0))
 
     def _leave(self, maker: str, stamp: Stamp) -> None:
         """Leave another model's file alone: its server may be the one that answers, or the name a slip of the pen."""
@@ -330,15 +339,21 @@ def _insert(db: sqlite3.Connection, row: Row) -> int:
 
 
 def _sum(space: str, key: bytes, digest: bytes, data: bytes) -> int:
-    return zlib.crc32(data, zlib.crc32(digest, zlib.crc32(key, zlib.crc32(space.encode()))))
+    return zlib.crc32(b"".join((space.encode(), key, digest, data)))
 
 
-def _row(found: object, size: int) -> tuple[int, Row]:
-    match found:
-        case (int(number), str(space), bytes(key), bytes(digest), bytes(data), int(checksum)):
+def _rows(found: list[object], size: int) -> dict[int, Row]:
+    rows: dict[int, Row] = {}
+    try:
+        # All at once: a match of each takes as long as everything else.
+        for number, space, key, digest, data, checksum in msgspec.convert(found, list[_Stored], builtin_types=(bytes,)):
             if checksum == _sum(space, key, digest, data) and len(data) == size:
-                return number, Row(space, key.decode(errors="surrogatepass"), digest, data)
-    raise DamagedError("a checksum does not match")
+                rows[number] = Row(space, key.decode(errors="surrogatepass"), digest, data)
+    except msgspec.ValidationError:
+        rows.clear()
+    if len(rows) < len(found):
+        raise DamagedError("a checksum does not match")
+    return rows
 
 
 def _made(found: list[tuple[object, ...]]) -> Made:
