@@ -11,7 +11,7 @@ skips these, and after damage or an unexplained stub it stops.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import assert_never
 
@@ -101,11 +101,10 @@ class LedgerCheck:
         violation = self._check_commit(commit, holds) if self._sure else None
         changed = False
         for index, event in enumerate(commit.events):
-            event_type = type(event)
-            if event_type is Erased:
+            if isinstance(event, Erased):
                 self._lose(commit.seq, index)
-            elif violation is None and self._sure and (check := _CHECKS.get(event_type)) is not None:
-                violation = check(self, commit, event)
+            elif violation is None and self._sure:
+                violation = self._check_event(commit, event)
             changed = fold.apply(event) or changed
             self._learn(event)
         duplicates = self._keys.duplicates()
@@ -248,6 +247,27 @@ class LedgerCheck:
 
     # One event.
 
+    def _check_event(self, commit: Commit, event: Event) -> str | None:
+        match event:
+            case FactAdded():
+                return self._check_addition(commit, event)
+            case FactRemoved():
+                return self._check_removal(commit, event)
+            case FactRevised():
+                return self._check_revision(commit, event)
+            case SummaryUpdated():
+                return self._check_summary(commit, event)
+            case SummariesReceived():
+                return self._check_received(commit, event)
+            case PolicyChanged():
+                return self._check_policy(commit, event)
+            case Redacted(stream=stream) if stream not in self._streams:
+                return f"erases in {stream}, which belongs to another scope"
+            case SharingEvent() | UpdateEvent() | IdsReserved() | ErasureEvent() | TurnEvent():
+                return None
+            case _:
+                assert_never(event)
+
     def _check_addition(self, commit: Commit, event: FactAdded) -> str | None:
         fact, kind = event.fact, commit.cause.kind
         if fact.id in self.fold.facts and fact.id not in self._unknown:
@@ -388,22 +408,6 @@ class LedgerCheck:
             return f"restores a policy that commit {commit.cause.target} did not replace"
         return None
 
-    def _check_redaction(self, commit: Commit, event: Redacted) -> str | None:
-        del commit
-        return None if event.stream in self._streams else f"erases in {event.stream}, which belongs to another scope"
-
-
-_CHECKS: Mapping[type, Callable[..., str | None]] = MappingProxyType(
-    {
-        FactAdded: LedgerCheck._check_addition,  # noqa: SLF001 the same module
-        FactRemoved: LedgerCheck._check_removal,  # noqa: SLF001
-        FactRevised: LedgerCheck._check_revision,  # noqa: SLF001
-        SummaryUpdated: LedgerCheck._check_summary,  # noqa: SLF001
-        SummariesReceived: LedgerCheck._check_received,  # noqa: SLF001
-        PolicyChanged: LedgerCheck._check_policy,  # noqa: SLF001
-        Redacted: LedgerCheck._check_redaction,  # noqa: SLF001
-    }
-)
 
 _MAY_CHANGE: Mapping[str, Mapping[str, object]] = MappingProxyType(
     {
