@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from backstory.ledger.learning.observing import UpdateSettled as UpdateSettled
     from backstory.ledger.log.pipeline import Salts as Salts
     from backstory.ledger.log.writer import Listener as Listener
-    from backstory.ledger.messages.reading import KeepHidden as KeepHidden
+    from backstory.ledger.messages.keeping import KeepHidden as KeepHidden
     from backstory.ledger.threads.delivery.turn_dedup import Mode as Mode
     from backstory.memory import MemoryHandle as MemoryHandle
     from backstory.metagpt.turns import Turns as Turns
@@ -175,7 +175,7 @@ ledger.learning.flushed Flushed
 ledger.learning.observing CallEnded CallStarted Observer UpdateSettled
 ledger.log.pipeline Salts
 ledger.log.writer Listener
-ledger.messages.reading KeepHidden
+ledger.messages.keeping KeepHidden
 ledger.threads.delivery.turn_dedup Mode
 memory MemoryHandle
 metagpt.turns Turns

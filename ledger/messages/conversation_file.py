@@ -9,7 +9,7 @@ import msgspec
 
 from backstory.ledger.core.errors import BackstoryError, InputError
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.messages.reading import read_message
+from backstory.ledger.messages.keeping import read_message
 from backstory.ledger.text.json_text import parse_json
 
 

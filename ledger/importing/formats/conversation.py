@@ -9,8 +9,7 @@ from typing import NamedTuple
 from backstory.ledger.core.moments import read_time
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.importing.formats.tally import Tally
-from backstory.ledger.messages.keeping import Kept, keep
-from backstory.ledger.messages.reading import Message
+from backstory.ledger.messages.keeping import Kept, Message, keep
 from backstory.ledger.text.scaffolding import load_scaffolding
 
 _IN_ONE = 500
