@@ -319,8 +319,8 @@ class ScopeStates:
         self._witness = witness
         self._mutex = threading.Lock()
         self._all: weakref.WeakValueDictionary[Scope, ScopeState] = weakref.WeakValueDictionary()
-        self._recent: OrderedDict[Scope, ScopeState] = OrderedDict()
-        self._warm: OrderedDict[Scope, ScopeState] = OrderedDict()
+        self._recent: OrderedDict[ScopeState, None] = OrderedDict()
+        self._warm: OrderedDict[ScopeState, None] = OrderedDict()
 
     def __call__(self, scope: Scope) -> ScopeState:
         """Return the state of a memory, which counts as a use."""
@@ -328,8 +328,8 @@ class ScopeStates:
             state = self._all.get(scope)
             if state is None:
                 state = self._all[scope] = ScopeState(self, scope)
-            self._recent[scope] = state
-            self._recent.move_to_end(scope)
+            self._recent[state] = None
+            self._recent.move_to_end(state)
             if len(self._recent) > _RECENT:
                 self._recent.popitem(last=False)
             return state
@@ -339,10 +339,10 @@ class ScopeStates:
         cold: list[ScopeState] = []
         with self._mutex:
             state.used = now = monotonic()
-            self._warm[state.scope] = state
-            self._warm.move_to_end(state.scope)
-            while len(self._warm) > _WARM or next(iter(self._warm.values())).used < now - _IDLE_SECONDS:
-                cold.append(self._warm.popitem(last=False)[1])
+            self._warm[state] = None
+            self._warm.move_to_end(state)
+            while len(self._warm) > _WARM or next(iter(self._warm)).used < now - _IDLE_SECONDS:
+                cold.append(self._warm.popitem(last=False)[0])
         for other in cold:
             other.cool()
 
