@@ -165,6 +165,7 @@ def assemble(
         progress=progress,
     )
     states_alive = weakref.ref(states)
+    weakref.finalize(states, projector.finish)
     return HomeServices(
         updater=updater,
         summarizer=summarizer,

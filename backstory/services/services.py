@@ -144,7 +144,7 @@ class HomeServices(msgspec.Struct, frozen=True, weakref=True):
         yield self.searches.embedding
         if self.witness is not None:
             yield self.witness.sender
-        yield self.projector.work
+        yield self.projector
         yield self.usage
         yield self.expiry
         yield self.blocks.tokens

@@ -71,12 +71,17 @@ class ScopeDocument(ReadModel):
     """
 
     def __init__(
-        self, work: _Work, scope: Scope, path: Path, writer: Callable[[], Writer], index: Callable[[], Index]
+        self,
+        projector: DocumentProjector,
+        scope: Scope,
+        path: Path,
+        writer: Callable[[], Writer],
+        index: Callable[[], Index],
     ) -> None:
         self.scope = scope
         self.ledger = scope.stream(LEDGER)
         self.path = path
-        self._work = work
+        self._projector = projector
         self._writer = writer
         self._index = index
         self._file = DocumentFile(path, self._candidates)
@@ -87,28 +92,27 @@ class ScopeDocument(ReadModel):
 
     def note(self, scope: Scope, commit: Commit, before: Memory, after: Memory) -> None:  # noqa: ARG002 the port passes them
         """Mark the memory as dirty; a `Listener`."""
-        if self not in self._work.dirty:
-            self._work.note(self)
+        if self not in self._projector.dirty:
+            self._projector.note(self)
 
     def flush(self) -> bool:
         """Write every commit made so far to memory.json; return False after a failure, which is logged."""
-        return self._work.settle(self, asked=True)
+        return self._projector.settle(self, asked=True)
 
     def flush_document(self) -> None:
         """Write every commit made so far to memory.json, and leave the index, which may take long, to the thread.
 
         A failure is logged, and tried again by the thread.
         """
-        self._work.flush_document(self)
+        self._projector.flush_document(self)
 
     def flush_if_free(self) -> None:
         """Write every commit made so far to memory.json, unless that has to wait; then the thread does it later."""
-        self._work.flush_if_free(self)
+        self._projector.flush_if_free(self)
 
     def purge(self) -> None:
         """Remove memory.json and the copies moved aside; it is written again later, from the memory at that time."""
-        work = self._work
-        if work.locks is None:
+        if self._projector.locks is None:
             # Its lock is the ledger's, which the caller holds.
             erase_document(self.path)
         elif self.path.parent.exists():
@@ -126,13 +130,13 @@ class ScopeDocument(ReadModel):
         Beside a log the document is written under the ledger's lock. A time in the future means that the clock was set
         back. Where the log is no file of this machine the two times do not compare.
         """
-        path = self._work.store.capabilities().path
+        path = self._projector.store.capabilities().path
         if path is not None:
             with contextlib.suppress(OSError):
                 log = path(self.ledger).stat().st_mtime_ns
                 if log < self.path.stat().st_mtime_ns <= time.time_ns():
                     return
-        self._work.suspects.add(self)
+        self._projector.suspects.add(self)
 
     def write(self, *, spare_edits: bool, wait: bool) -> None:
         """Write the newest memory, of any process, to memory.json.
@@ -145,7 +149,7 @@ class ScopeDocument(ReadModel):
             LockTimeoutError: It is held for too long.
             StoreError, CorruptLogError: The ledger cannot be read, or the file not be written.
         """
-        store = self._work.store
+        store = self._projector.store
         if store.head(self.ledger).seq == 0:
             return
         done = False
@@ -176,7 +180,7 @@ class ScopeDocument(ReadModel):
         if head.seq == snapshot.head.seq:
             return
         fold = Fold(snapshot.memory)
-        for commit in read_commits(self._work.store, self.ledger, snapshot.head):
+        for commit in read_commits(self._projector.store, self.ledger, snapshot.head):
             if commit.cause.kind == "redaction":
                 return
             fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
@@ -184,27 +188,27 @@ class ScopeDocument(ReadModel):
 
     def _locked(self, *, wait: bool = True) -> contextlib.AbstractContextManager[None]:
         """Keep other processes from writing memory.json, and from erasing it."""
-        if self._work.locks is None:
-            return self._work.store.locked(self.ledger, wait=wait)
-        return self._work.locks.held(lock_beside(self.path), wait=wait)
+        if self._projector.locks is None:
+            return self._projector.store.locked(self.ledger, wait=wait)
+        return self._projector.locks.held(lock_beside(self.path), wait=wait)
 
     def _candidates(self, moment: str) -> Iterator[Memory]:
         """Yield the memories with a `lastUpdated`, those after the last write first: they need no replay."""
         written = self._written
         if written is not None:
-            for later in self._since(written, self._work.store.head(self.ledger)):
+            for later in self._since(written, self._projector.store.head(self.ledger)):
                 if later.memory.changed_at == moment:
                     yield later.memory
         yield from self._index().memories_when(moment)
 
     def share(self) -> None:
         """Keep the memory that was written last for other processes."""
-        if self._work.share is not None and self._written is not None:
-            self._work.share(self.scope, self._written.memory, self._written.head)
+        if self._projector.share is not None and self._written is not None:
+            self._projector.share(self.scope, self._written.memory, self._written.head)
 
     def follow(self, *, at_least: int = 1) -> bool:
         """Update the index if the logs have grown by `at_least` bytes since its last update; return whether it lags."""
-        size = sum(sizes_of(self._work.store, (self.ledger, self.scope.stream(TRANSCRIPT))))
+        size = sum(sizes_of(self._projector.store, (self.ledger, self.scope.stream(TRANSCRIPT))))
         if size - (self._indexed or 0) < at_least:
             return self._indexed is not None
         self._index().follow()
@@ -212,10 +216,8 @@ class ScopeDocument(ReadModel):
         return False
 
 
-class DocumentProjector:
+class DocumentProjector(Jobs[Sequence[ScopeDocument]]):
     """Keeps memory.json and the index of the memories of a home up to date; safe for threads and forks.
-
-    A projector that is never closed finishes its work when the interpreter ends.
 
     Args:
         store: holds the logs.
@@ -223,6 +225,8 @@ class DocumentProjector:
         delay: how many seconds to collect commits.
         lock_timeout: how many seconds to wait for another process that writes the file, where the logs lie elsewhere.
     """
+
+    _THREAD = "backstory-keeper"
 
     def __init__(
         self,
@@ -232,11 +236,15 @@ class DocumentProjector:
         delay: float = DELAY_SECONDS,
         lock_timeout: float = 10.0,
     ) -> None:
+        self.store = store
         # Beside a log its own lock serves; across a network that would cost more than the commit did.
         in_files = store.capabilities().path is not None
-        locks = None if in_files else FileLocks(lock_timeout, SystemClock(), tidy=True)
-        self.work = _Work(store, locks, share, delay)
-        self._finish = weakref.finalize(self, self.work.finish)
+        self.locks = None if in_files else FileLocks(lock_timeout, SystemClock(), tidy=True)
+        self.share = share
+        self._delay = delay
+        self._ready_at = 0.0
+        """When to write what is dirty, by the machine's monotonic clock."""
+        super().__init__()
 
     def of(self, scope: Scope, path: Path, writer: Callable[[], Writer], index: Callable[[], Index]) -> ScopeDocument:
         """Return the document of a memory, for the memory's state to keep.
@@ -247,27 +255,12 @@ class DocumentProjector:
             writer: Returns the writer.
             index: Returns the index, which catches up after every 1 MiB of logs.
         """
-        return ScopeDocument(self.work, scope, path, writer, index)
+        return ScopeDocument(self, scope, path, writer, index)
 
     def close(self) -> None:
         """Finish all work, the index included, and end the thread; failures are logged."""
-        self._finish()
-        self.work.end(patience=None)
-
-
-class _Work(Jobs[Sequence[ScopeDocument]]):
-    """The work of the thread; holds no reference to the projector, so that an unused projector is collected."""
-
-    _THREAD = "backstory-keeper"
-
-    def __init__(self, store: EventStore, locks: FileLocks | None, share: Share | None, delay: float) -> None:
-        self.store = store
-        self.locks = locks
-        self.share = share
-        self._delay = delay
-        self._ready_at = 0.0
-        """When to write what is dirty, by the machine's monotonic clock."""
-        super().__init__()
+        self.finish()
+        self.end(patience=None)
 
     def renew(self) -> None:
         """Begin without work, as in a child; what is dirty is the parent's to show."""
@@ -326,11 +319,15 @@ class _Work(Jobs[Sequence[ScopeDocument]]):
             self._busy.release()
 
     def finish(self) -> None:
-        """Do all remaining work now; memories marked later are handled in the caller's thread."""
+        """Do all remaining work now; memories marked later are handled in the caller's thread.
+
+        A home that is never closed has this called when nothing uses it, or when the interpreter ends.
+        """
         self.end()
         for document in [*self.dirty, *self._failed, *self.suspects]:
             self.settle(document)
         for document in list(self._behind):
+            self._behind.discard(document)
             with self._busy, _logged(document.scope):
                 document.follow()
 

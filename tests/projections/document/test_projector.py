@@ -152,14 +152,14 @@ def test_to_note_a_commit_looks_at_no_file_and_renders_nothing(bench: Bench, mon
 def test_reading_starts_no_thread(bench: Bench) -> None:
     bench.writer.memory()
     bench.document.flush()
-    assert not bench.projector.work._threads
+    assert not bench.projector._threads
     bench.add("runs")
-    assert bench.projector.work._threads
+    assert bench.projector._threads
 
 
 def test_closing_ends_the_thread_and_closing_again_does_nothing(bench: Bench) -> None:
     bench.add("runs")
-    thread = next(iter(bench.projector.work._threads), None)
+    thread = next(iter(bench.projector._threads), None)
     bench.projector.close()
     assert thread is not None
     assert not thread.is_alive()
@@ -191,7 +191,7 @@ def test_a_keeper_that_nobody_holds_any_more_ends_its_thread(tmp_path: Path) -> 
     memory = open_home(tmp_path).memory("ada")
     memory.add_fact("runs")
     memory.flush()
-    thread = next(iter(memory._services.home.projector.work._threads), None)
+    thread = next(iter(memory._services.home.projector._threads), None)
     assert thread is not None
     del memory
     end = time.monotonic() + PATIENCE
@@ -387,7 +387,7 @@ def test_a_file_of_the_same_moment_as_the_log_is_looked_at(tmp_path: Path) -> No
     path.write_bytes(b'{"lastUpdated":""}')
     os.utime(log, ns=(10**18, 10**18))
     os.utime(path, ns=(10**18, 10**18))
-    assert len(Bench(tmp_path).projector.work.suspects) == 1
+    assert len(Bench(tmp_path).projector.suspects) == 1
 
 
 def test_a_missing_file_comes_back(tmp_path: Path) -> None:
@@ -408,7 +408,7 @@ def test_a_file_that_is_younger_than_the_log_costs_nothing(tmp_path: Path, monke
 def test_opening_reads_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lagging(tmp_path)
     monkeypatch.setattr(JsonlStore, "read", lambda *_: pytest.fail("the log was read"))
-    assert len(Bench(tmp_path).projector.work.suspects) == 1
+    assert len(Bench(tmp_path).projector.suspects) == 1
     monkeypatch.undo()
 
 
@@ -452,7 +452,7 @@ def test_verify_waits_for_the_work_of_another_memory(tmp_path: Path) -> None:
         memory = home.memory("ada")
         memory.add_fact("Ada sings")
         assert memory.flush()
-        busy = home._services.projector.work._busy
+        busy = home._services.projector._busy
 
         def work() -> None:
             with busy:
