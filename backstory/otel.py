@@ -54,7 +54,7 @@ class OpenTelemetryObserver(Observer):
         """Create the instruments.
 
         Raises:
-            ConfigError: opentelemetry is not installed.
+            ConfigError: OpenTelemetry is not installed.
         """
         try:
             from opentelemetry import metrics, trace

@@ -62,7 +62,7 @@ class Selection(msgspec.Struct, frozen=True):
         """Read a selection: `acme-*` for ids that begin so, `2/8` for the second of eight shards, `*` for all.
 
         Raises:
-            UsageError: it is none of these.
+            UsageError: It is none of these.
         """
         if text.endswith("*"):
             return cls(prefix=text[:-1])

@@ -35,7 +35,7 @@ def connect(path: Path | None, *, busy_seconds: float) -> sqlite3.Connection:
     """Open a file that exists, read-only where it cannot be written; None opens a private temporary one.
 
     Raises:
-        sqlite3.Error: it cannot be opened, or is not a database.
+        sqlite3.Error: It cannot be opened, or is not a database.
     """
     import sqlite3
 
@@ -55,7 +55,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield an empty file, readable by its owner only, that takes the place of `path` when the block succeeds.
 
     Raises:
-        OSError: it cannot be made, or cannot take the place.
+        OSError: It cannot be made, or cannot take the place.
     """
     fresh = path.with_name(f"{path.name}.new")
     try:

@@ -64,3 +64,21 @@ def test_no_word_makes_a_riddle(path: Path) -> None:
         f"line {line}: {match[0]}" for line, text in prose(path) for match in BANNED.finditer(text.replace(meant, ""))
     ]
     assert found == []
+
+
+ERRORS = re.compile(r"^( *)Raises:\n((?:\1    .*\n?)+)", re.MULTILINE)
+ERROR = re.compile(r"[A-Za-z_][\w.]*(?:(?:, | or )[A-Za-z_][\w.]*)*: [^a-z].*\.", re.DOTALL)
+
+
+def unlike(path: Path) -> Iterator[str]:
+    """The errors in a file's docstrings that are not a name, or several that share it, and a sentence about when."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        documented = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module)
+        for indent, section in ERRORS.findall(ast.get_docstring(node) or "") if documented else ():
+            for item in re.split(rf"\n(?={indent}    \S)", section.rstrip("\n")):
+                if not ERROR.fullmatch(item.strip()):
+                    yield f"{path.relative_to(ROOT)}: {item.strip()}"
+
+
+def test_errors_are_named_in_one_style() -> None:
+    assert [item for path in FILES if path.suffix == ".py" for item in unlike(path)] == []

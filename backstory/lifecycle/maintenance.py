@@ -369,8 +369,8 @@ def repair_scope(bs: Backstory, scope: Scope, *, dry_run: bool = False) -> tuple
     Handles on this scope that were used before have to be opened again, with the home.
 
     Raises:
-        ConfigError: the engine keeps no files.
-        StoreError, LockTimeoutError: as `backstory.projections.integrity.repair.repair`.
+        ConfigError: The engine keeps no files.
+        StoreError, LockTimeoutError: As `backstory.projections.integrity.repair.repair`.
     """
     if not isinstance(bs.store, JsonlStore):
         raise ConfigError(f"repair mends files, and {bs.store} keeps none: use that engine's own means")

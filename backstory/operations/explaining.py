@@ -121,8 +121,8 @@ class Explaining(Operations):
             The counts of the range and of each stretch with commits in it.
 
         Raises:
-            UsageError: A bound is neither a commit nor a time, `until` is before `since`, or `buckets` is no
-                number from 1 on.
+            UsageError: A bound is neither a commit nor a time, `until` is before `since`, or `buckets` is no number
+                from 1 on.
         """
         services = self._services
         first = None if since is None else services.times().bound("since", since)

@@ -69,7 +69,7 @@ def revert_command(commit: Commit, *, force: bool = False, seen: int | None = No
         seen: the seq of the ledger's head when the commit was read.
 
     Raises:
-        UsageError: it is the genesis.
+        UsageError: It is the genesis.
     """
     if commit.seq == 1:
         raise UsageError("commit 1 is the genesis and cannot be reverted: choose a later commit")

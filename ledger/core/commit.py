@@ -214,8 +214,8 @@ def sealed(draft: Draft, after: Head, salts: Callable[[], str]) -> tuple[bytes, 
         The line, without a line break, and the commit that decoding it gives.
 
     Raises:
-        StoreError: a value in the draft cannot be written, or cannot be read back.
-        ValueError: a salt has another length.
+        StoreError: A value in the draft cannot be written, or cannot be read back.
+        ValueError: A salt has another length.
     """
     seq = after.seq + 1
     try:
@@ -275,7 +275,7 @@ def head_of(line: bytes) -> Head:
     """Read a line's seq and hash, without checking either.
 
     Raises:
-        UNREADABLE: the line is no commit.
+        UNREADABLE: The line is no commit.
     """
     ends = _decode_ends(line)
     return Head(ends.seq, ends.hash)
@@ -342,7 +342,7 @@ def inspect(line: bytes) -> Inspection:
     """Recompute a line's hash from its bytes.
 
     Raises:
-        UNREADABLE: the line is not a commit.
+        UNREADABLE: The line is not a commit.
     """
     sealed = _decode_sealed(line)
     digests = _digests(sealed)
@@ -359,7 +359,7 @@ def erase(line: bytes, indexes: Collection[int]) -> bytes:
         indexes: the indexes of the events to erase; erased ones are skipped.
 
     Raises:
-        UNREADABLE: the line is not a commit.
+        UNREADABLE: The line is not a commit.
     """
     sealed = _decode_sealed(line)
     for index in indexes:
@@ -375,8 +375,8 @@ def decode(line: bytes) -> Commit:
     """Read a line without checking its hash.
 
     Raises:
-        UNREADABLE: the line is not a commit that this program knows.
-        StoreError: the line has a newer format.
+        UNREADABLE: The line is not a commit that this program knows.
+        StoreError: The line has a newer format.
     """
     return _decode(_decode_sealed(line))
 
@@ -420,7 +420,7 @@ def unseal(line: bytes, after: Head, *, stream: str, byte: int) -> Commit:
         byte: the line's offset in the stream, for the error.
 
     Raises:
-        CorruptLogError: the line is not a commit, was altered, or does not follow `after`.
+        CorruptLogError: The line is not a commit, was altered, or does not follow `after`.
     """
     try:
         sealed = _decode_sealed(line)

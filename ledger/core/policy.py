@@ -176,7 +176,7 @@ def check_policy(policy: Policy) -> Policy:
     """Check every value of a policy and return the policy.
 
     Raises:
-        ConfigError: a value has the wrong type or is outside its range.
+        ConfigError: A value has the wrong type or is outside its range.
     """
     for name, (low, high) in (_WHOLE | _REAL).items():
         value = getattr(policy, name)
@@ -234,7 +234,7 @@ def read_categories(stated: object) -> tuple[Category, ...]:
     A text that begins with a bracket is read as JSON.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: It is none of these.
     """
     items: object = stated
     if isinstance(stated, str):

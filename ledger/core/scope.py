@@ -43,7 +43,7 @@ def name_text(what: str, value: object) -> str | None:
         value: The value.
 
     Raises:
-        ScopeError: it is no text, whole number or UUID.
+        ScopeError: It is no text, whole number or UUID.
     """
     if value is None or type(value) is str:
         return value
@@ -92,7 +92,7 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
             agent: 1 to 64 letters, digits or hyphens, or None.
 
         Raises:
-            ScopeError: a name is not valid.
+            ScopeError: A name is not valid.
         """
         user, agent = name_text("user id", user), name_text("agent name", agent)
         if user is not None:

@@ -73,8 +73,8 @@ class FileLocks:
         """Hold the lock; without `wait` it is had at once or not at all.
 
         Raises:
-            LockTimeoutError: another thread or process holds it.
-            StoreError: the lock file cannot be made.
+            LockTimeoutError: Another thread or process holds it.
+            StoreError: The lock file cannot be made.
         """
         return _Held(self, path, self._timeout if wait else 0.0)
 
@@ -83,7 +83,7 @@ class FileLocks:
         """Keep the other threads of this process off, and only these: the file is neither made nor locked.
 
         Raises:
-            LockTimeoutError: another thread holds it.
+            LockTimeoutError: Another thread holds it.
         """
         hold = self._acquired(path, self._timeout)
         try:
@@ -119,7 +119,7 @@ class FileLocks:
         """Write a note at the beginning of a lock file that this thread holds; readers need no lock to read it.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: It cannot be written.
         """
         hold = self._holds.get(path)
         if hold is not None and hold.descriptor is not None:
@@ -315,7 +315,7 @@ def lease(path: Path) -> Lease | None:
     """Try to take a lease, once, without waiting; None if it is held.
 
     Raises:
-        StoreError: its file cannot be made.
+        StoreError: Its file cannot be made.
     """
     made: list[Path] = []
 

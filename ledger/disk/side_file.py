@@ -49,7 +49,7 @@ class SideFile(Generic[_T]):
         """Return the value; None where there is none, or it is damaged.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: It cannot be read.
         """
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=self._shape)
@@ -65,7 +65,7 @@ class SideFile(Generic[_T]):
         """Replace the value.
 
         Raises:
-            StoreError: the file cannot be written.
+            StoreError: The file cannot be written.
         """
         with translated(self.path, "write"):
             put_in_place(self.path, msgspec.json.encode(value))
@@ -74,7 +74,7 @@ class SideFile(Generic[_T]):
         """Remove the file, with what a killed process has left of it.
 
         Raises:
-            StoreError: it cannot be removed.
+            StoreError: It cannot be removed.
         """
         with translated(self.path, "remove"):
             for file in (self.path, unfinished(self.path)):

@@ -24,7 +24,7 @@ def log_state(store: EventStore, stream: str) -> LogState | None:
     """Return what a stream holds now; None if it does not exist.
 
     Raises:
-        StoreError: it could not be read.
+        StoreError: It could not be read.
     """
     edition = store.edition(stream)
     return LogState(edition, store.size(stream)) if edition else None
@@ -34,7 +34,7 @@ def log_states(store: EventStore, streams: Sequence[str]) -> Sequence[LogState |
     """Return what each stream holds now, with one question where the engine answers it; see `log_state`.
 
     Raises:
-        StoreError: one could not be read.
+        StoreError: One could not be read.
     """
     looks = store.capabilities().looks
     if looks is not None:
@@ -60,7 +60,7 @@ class StreamChanges:
             is_wanted: Whether a stream of this name is looked at.
 
         Raises:
-            StoreError: the engine could not be read; the next call finds what this one did not.
+            StoreError: The engine could not be read; the next call finds what this one did not.
         """
         changed = self._store.capabilities().changed
         if changed is not None:

@@ -10,7 +10,7 @@ def must_be_erasure(stream: str, seq: int, before: bytes, after: bytes) -> None:
     """Hold a stub's line to the one it replaces.
 
     Raises:
-        StoreError: it is another commit, its hash does not hold, or nothing is erased in it.
+        StoreError: It is another commit, its hash does not hold, or nothing is erased in it.
     """
     old, new = inspect(before), inspect(after)
     same = (old.seq, old.at, old.prev, old.hash) == (new.seq, new.at, new.prev, new.hash)

@@ -24,8 +24,8 @@ def followed(
         if_lost: What is said, and what is to be done, where lines are missing that were returned before.
 
     Raises:
-        StoreError: it could not be read.
-        CorruptLogError: lines that were returned before are missing.
+        StoreError: It could not be read.
+        CorruptLogError: Lines that were returned before are missing.
     """
     seq, first = after, ""
     while True:

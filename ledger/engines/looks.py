@@ -13,8 +13,8 @@ def looks_at(store: EventStore, streams: Sequence[str]) -> Sequence[StreamLook]:
     """Return what there is to be seen of each stream, in order; see `Capabilities.looks`.
 
     Raises:
-        StoreError: it could not be read.
-        CorruptLogError: the last line of one is not what was written.
+        StoreError: It could not be read.
+        CorruptLogError: The last line of one is not what was written.
     """
     looks = store.capabilities().looks
     if looks is not None:
@@ -30,7 +30,7 @@ def sizes_of(store: EventStore, streams: Sequence[str]) -> Sequence[int]:
     """Return the size of each stream in bytes, in order; see `EventStore.size`.
 
     Raises:
-        StoreError: it could not be read.
+        StoreError: It could not be read.
     """
     looks = store.capabilities().looks
     if looks is not None:

@@ -125,10 +125,10 @@ class EventStore(Protocol):
         When it returns, the line survives a power cut.
 
         Raises:
-            WrongExpectedVersionError: the stream's last seq is another.
-            LockTimeoutError: another process keeps the stream locked.
-            StoreError: it could not be written; the stream is as it was.
-            CorruptLogError: the stream's end is damaged.
+            WrongExpectedVersionError: The stream's last seq is another.
+            LockTimeoutError: Another process keeps the stream locked.
+            StoreError: It could not be written; the stream is as it was.
+            CorruptLogError: The stream's end is damaged.
         """
 
     def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
@@ -144,15 +144,15 @@ class EventStore(Protocol):
         that finds lines by their seq ignores it.
 
         Raises:
-            StoreError: it could not be read.
+            StoreError: It could not be read.
         """
 
     def head(self, stream: str) -> Head:
         """Return where the stream stands: the seq and hash of its last whole line.
 
         Raises:
-            StoreError: it could not be read.
-            CorruptLogError: that line is not what was written.
+            StoreError: It could not be read.
+            CorruptLogError: That line is not what was written.
         """
 
     def durable_head(self, stream: str) -> Head:
@@ -162,8 +162,8 @@ class EventStore(Protocol):
         that only older versions wrote, which did not note this, it is the last line.
 
         Raises:
-            StoreError: it could not be read.
-            CorruptLogError: that line is not what was written.
+            StoreError: It could not be read.
+            CorruptLogError: That line is not what was written.
         """
 
     def settled_head(self, stream: str) -> Head:
@@ -172,9 +172,9 @@ class EventStore(Protocol):
         It waits for a process that is writing, unless the engine shows only what is durable.
 
         Raises:
-            LockTimeoutError: another process keeps the stream locked.
-            StoreError: it cannot be locked or synced here.
-            CorruptLogError: that line is not what was written.
+            LockTimeoutError: Another process keeps the stream locked.
+            StoreError: It cannot be locked or synced here.
+            CorruptLogError: That line is not what was written.
         """
 
     def streams(self, prefix: str = "") -> Iterator[str]:
@@ -187,15 +187,15 @@ class EventStore(Protocol):
         also return one in which no stream is left, or only the lock of one that has no line yet.
 
         Raises:
-            StoreError: it could not be read.
+            StoreError: It could not be read.
         """
 
     def follow(self, stream: str, after: int = 0) -> Iterator[Record]:
         """Yield the lines after a seq and then those that are appended, until the stream is removed by `remove`.
 
         Raises:
-            StoreError: it could not be read.
-            CorruptLogError: lines that were returned before, or reported as durable, are missing.
+            StoreError: It could not be read.
+            CorruptLogError: Lines that were returned before, or reported as durable, are missing.
         """
 
     def key(self, stream: str, *, create: bool = False) -> bytes | None:
@@ -204,21 +204,21 @@ class EventStore(Protocol):
         With `create` a missing secret is made, durably; concurrent callers get the same one.
 
         Raises:
-            StoreError: it could not be read or written.
+            StoreError: It could not be read or written.
         """
 
     def restore_key(self, stream: str, key: bytes) -> None:
         """Set the secret of a stream that is copied from another engine, durably; it replaces another.
 
         Raises:
-            StoreError: it could not be written.
+            StoreError: It could not be written.
         """
 
     def destroy_key(self, stream: str) -> None:
         """Destroy the secret of a stream; no digest made with it can be recognised any more.
 
         Raises:
-            StoreError: it could not be destroyed.
+            StoreError: It could not be destroyed.
         """
 
     def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:
@@ -228,7 +228,7 @@ class EventStore(Protocol):
         caller holds the stream's lock.
 
         Raises:
-            StoreError: it could not be written, or a line is no erasure of the one at its place; the stream is as it
+            StoreError: It could not be written, or a line is no erasure of the one at its place; the stream is as it
                 was.
         """
 
@@ -242,8 +242,8 @@ class EventStore(Protocol):
             Whether there was anything to remove, also from an interrupted removal.
 
         Raises:
-            LockTimeoutError: another process keeps a stream locked.
-            StoreError: they could not be removed.
+            LockTimeoutError: Another process keeps a stream locked.
+            StoreError: They could not be removed.
         """
 
     def is_removed(self, first: str) -> bool:
@@ -256,14 +256,14 @@ class EventStore(Protocol):
         """Put the mark of a log that was removed from another engine; it replaces another mark of the same log.
 
         Raises:
-            StoreError: it could not be written.
+            StoreError: It could not be written.
         """
 
     def seal(self) -> Seal | None:
         """Return the seal that is in force now; None where streams take changes.
 
         Raises:
-            StoreError: it could not be read.
+            StoreError: It could not be read.
         """
 
     def set_seal(self, seal: Seal | None) -> None:
@@ -274,8 +274,8 @@ class EventStore(Protocol):
         it.
 
         Raises:
-            LockTimeoutError: a change that is under way does not end; the seal may be in force already.
-            StoreError: it could not be written.
+            LockTimeoutError: A change that is under way does not end; the seal may be in force already.
+            StoreError: It could not be written.
         """
 
     def edition(self, stream: str) -> str:
@@ -296,7 +296,7 @@ class EventStore(Protocol):
         Without `wait` it is taken at once or not at all.
 
         Raises:
-            LockTimeoutError: another process keeps it.
+            LockTimeoutError: Another process keeps it.
         """
 
     def lease(self, stream: str, name: str) -> AbstractContextManager[bool]:

@@ -188,8 +188,8 @@ def plan_erasure(
         The plan; content that is erased already is not part of it. For expired turns it may be empty.
 
     Raises:
-        UsageError: the text to match is empty.
-        NotFoundError: there is nothing to erase.
+        UsageError: The text to match is empty.
+        NotFoundError: There is nothing to erase.
     """
     if isinstance(request, ForgetExpired):
         return _expired(request, memory, ledger, transcript, streams=(ledger_stream, transcript_stream), seal=seal)

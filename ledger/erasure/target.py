@@ -319,7 +319,7 @@ def find_target(request: Erasure, memory: Memory, ledger: Walk) -> ErasureTarget
     """Return the target of a request, with the content that the request itself names.
 
     Raises:
-        UsageError: the text to match is empty.
+        UsageError: The text to match is empty.
     """
     target = ErasureTarget(request, memory, Lineage(ledger))
     match request:

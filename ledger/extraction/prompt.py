@@ -105,7 +105,7 @@ def conversation(turns: Sequence[Turn], room: int) -> list[str]:
     Turns of several days have their dates.
 
     Raises:
-        ValueError: the turns do not fit into `room` tokens; pass the `first_portion` of them.
+        ValueError: The turns do not fit into `room` tokens; pass the `first_portion` of them.
     """
     dated = over_days(turns)
     lines = [_line(turn, dated=dated) for turn in turns]
@@ -156,7 +156,7 @@ class PromptBuilder:
         max_tokens: the limit of the prompt, as `estimate_tokens` counts.
 
     Raises:
-        ConfigError: as `load_templates`; or the templates leave too little of `max_tokens`.
+        ConfigError: As `load_templates`; or the templates leave too little of `max_tokens`.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class PromptBuilder:
         """Return the question about turns; `signals` are the names of the signals found in them.
 
         Raises:
-            ValueError: there is no room for all of these turns; pass the `first_of` them.
+            ValueError: There is no room for all of these turns; pass the `first_of` them.
         """
         texts, shown = self._templates, self._shown
         values = {

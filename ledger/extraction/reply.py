@@ -51,7 +51,7 @@ def first_object(text: str, known: Collection[str] = _KNOWN) -> dict[str, object
     the answer.
 
     Raises:
-        ReplyError: there is no such object, or it is broken.
+        ReplyError: There is no such object, or it is broken.
     """
     decoder = json.JSONDecoder(object_pairs_hook=_object, parse_int=read_number)
     found: dict[str, object] | None = None
@@ -88,7 +88,7 @@ def reply_text(text: str) -> str:
     """Return an answer with lone surrogates replaced.
 
     Raises:
-        ReplyError: the answer has too many characters.
+        ReplyError: The answer has too many characters.
     """
     raw = safe_text(text)
     if len(raw) > _MAX_REPLY:
@@ -151,7 +151,7 @@ def read_reply(
         thread: all turns that a recorded reply may cite. Any other citation is ignored.
 
     Raises:
-        ReplyError: the answer has no object with a known key, a broken one, too many characters, or too many items.
+        ReplyError: The answer has no object with a known key, a broken one, too many characters, or too many items.
     """
     raw = reply_text(text)
     found = first_object(raw)

@@ -222,8 +222,8 @@ def load_signals(folder: Path | None = None) -> Signals:
     The patterns are cached, and read again when a file of the folder changes.
 
     Raises:
-        ConfigError: the folder is missing, one of its files cannot be read or is not named after a signal, or an
-            entry is not a valid pattern; the message names the file and the entry.
+        ConfigError: The folder is missing, one of its files cannot be read or is not named after a signal, or an entry
+            is not a valid pattern; the message names the file and the entry.
     """
     return _load(folder, () if folder is None else _stamps(folder))
 

@@ -45,7 +45,7 @@ class SummaryPromptBuilder:
     The policy's `instructions` follow the system message.
 
     Raises:
-        ConfigError: as `load_summary_templates`; or the templates leave too little of `max_tokens`.
+        ConfigError: As `load_summary_templates`; or the templates leave too little of `max_tokens`.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class SummaryPromptBuilder:
         """Return the prompt for a summary of turns.
 
         Raises:
-            ValueError: there is no room for all of these turns; pass the `first_of` them.
+            ValueError: There is no room for all of these turns; pass the `first_of` them.
         """
         return self._asked("summary.md", when(turns), conversation=conversation(turns, self.room))
 
@@ -107,7 +107,7 @@ def read_summary(text: str, chars: int) -> str:
     """Read the summary in an answer and cut it to `chars` characters, after a sentence where possible.
 
     Raises:
-        ReplyError: the answer has no summary, or an empty one.
+        ReplyError: The answer has no summary, or an empty one.
     """
     value = first_object(reply_text(text), _KNOWN)["summary"]
     if not isinstance(value, str):

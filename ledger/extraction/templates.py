@@ -88,7 +88,7 @@ def load_templates(folder: Path | None = None, agent: str | None = None) -> Temp
     a prompt does not use. The files are read for each prompt, so an edit takes effect in a running worker.
 
     Raises:
-        ConfigError: the folder is missing, a file in it overrides nothing, or a template cannot be read, repeats a
+        ConfigError: The folder is missing, a file in it overrides nothing, or a template cannot be read, repeats a
             slot, has an unknown slot or lacks the slot of the conversation.
     """
     templates = _read(NAMES, folder, agent)
@@ -111,7 +111,7 @@ def load_summary_templates(folder: Path | None = None) -> Templates:
     """Read the templates that ask for summaries; see `load_templates`.
 
     Raises:
-        ConfigError: as `load_templates`; the required slot is that of the text to summarise.
+        ConfigError: As `load_templates`; the required slot is that of the text to summarise.
     """
     templates = _read(SUMMARY_NAMES, folder)
     for name, text in templates.texts.items():

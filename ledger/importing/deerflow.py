@@ -152,7 +152,7 @@ def read_home(folder: Path, scope: Scope) -> tuple[Candidate, ...]:
         scope: whose part to read.
 
     Raises:
-        InputError: the home holds nothing of the scope, or DeerFlow is writing it or was interrupted.
+        InputError: The home holds nothing of the scope, or DeerFlow is writing it or was interrupted.
     """
     place = find(folder, scope)
     candidates = _read(folder, place)
@@ -170,7 +170,7 @@ def read_home_if_any(folder: Path, scope: Scope, *, users_sections: bool = True)
         users_sections: whether an agent without summaries of its own gets the user's.
 
     Raises:
-        InputError: no file of the scope can be read, or DeerFlow is writing it or was interrupted.
+        InputError: No file of the scope can be read, or DeerFlow is writing it or was interrupted.
     """
     place = find(folder, scope, warn=False)
     if scope.agent is not None and not any(map(is_agents_own, place.agents)):

@@ -100,7 +100,7 @@ def check_journal(place: MemoryPlace) -> None:
     """Refuse a memory that DeerFlow has not finished writing.
 
     Raises:
-        InputError: the journal is there and does not say that the write is complete.
+        InputError: The journal is there and does not say that the write is complete.
     """
     if place.bucket is None:
         return

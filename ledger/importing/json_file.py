@@ -16,7 +16,7 @@ def read_json_file(path: Path) -> object:
     """Read a file of one JSON value.
 
     Raises:
-        InputError: the file cannot be read, or is not JSON.
+        InputError: The file cannot be read, or is not JSON.
     """
     try:
         if path.exists() and not path.is_file():

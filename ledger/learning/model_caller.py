@@ -26,7 +26,7 @@ def ask_once(model: Model, prompt: Prompt) -> Answer:
     """Ask a model with one call, and enforce the port: other exceptions and other results become a ModelError.
 
     Raises:
-        ModelUnavailableError, ModelRejectedError: as the port.
+        ModelUnavailableError, ModelRejectedError: As the port.
     """
     try:
         answer: object = model.ask(prompt)
@@ -143,7 +143,7 @@ class ModelCaller:
             The answer, or None where `overtaken` is true and the model was not asked.
 
         Raises:
-            ModelUnavailableError, ModelRejectedError: as the port, or the program is shutting down.
+            ModelUnavailableError, ModelRejectedError: As the port, or the program is shutting down.
         """
 
         def ask() -> Answer | None:

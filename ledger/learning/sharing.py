@@ -44,7 +44,7 @@ def deliver(agent: Writer, *, wait: bool = True, newest: Commit | None = None) -
         newest: the agent's newest commit, if it is at hand; it need not be read again then.
 
     Raises:
-        StoreError, LockTimeoutError, CorruptLogError: one of the ledgers cannot be used.
+        StoreError, LockTimeoutError, CorruptLogError: One of the ledgers cannot be used.
     """
     users, name = agent.users, agent.scope.agent
     if users is None or name is None:

@@ -105,8 +105,8 @@ class Summarizer:
             backdate: date each commit by the last turn it summarises.
 
         Raises:
-            StoreError, LockTimeoutError, CorruptLogError: as the store; a later run asks again for what has no commit.
-            ConfigError: a prompt template cannot be read, or the templates leave no room.
+            StoreError, LockTimeoutError, CorruptLogError: As the store; a later run asks again for what has no commit.
+            ConfigError: A prompt template cannot be read, or the templates leave no room.
         """
         done: list[SummaryOutcome] = []
         if not self._limits.min_turns or isinstance(model, RecordedReply):

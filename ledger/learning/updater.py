@@ -193,8 +193,8 @@ class Updater:
             The outcomes of the portions, in order.
 
         Raises:
-            StoreError, LockTimeoutError, CorruptLogError: as the store; the remaining turns stay pending.
-            ConfigError: a prompt template or a pattern cannot be read, or the templates leave no room.
+            StoreError, LockTimeoutError, CorruptLogError: As the store; the remaining turns stay pending.
+            ConfigError: A prompt template or a pattern cannot be read, or the templates leave no room.
         """
         outcomes: list[Outcome] = []
         while (task := self._task(writer, job, model, first=not outcomes)) is not None:
@@ -295,7 +295,7 @@ class Updater:
         """Ask the model, with retries; None where the answer would be discarded.
 
         Raises:
-            ModelUnavailableError, ModelRejectedError: as the port, or the program is shutting down.
+            ModelUnavailableError, ModelRejectedError: As the port, or the program is shutting down.
         """
 
         def call() -> CallStarted:

@@ -22,7 +22,7 @@ def read_commits(
     `byte` is as for `EventStore.read`.
 
     Raises:
-        CorruptLogError: at the first line that is not what was written.
+        CorruptLogError: At the first line that is not what was written.
     """
     for commit, _ in read_commits_and_ends(store, stream, after, byte, until):
         yield commit
@@ -59,7 +59,7 @@ def must_belong(stream: str, first: Commit, scope: Scope) -> None:
     """Refuse a stream whose first commit names another scope; one whose cause was erased names none.
 
     Raises:
-        CorruptLogError: it does.
+        CorruptLogError: It does.
     """
     owner = Scope(first.cause.user, first.cause.agent)
     if owner != scope and first.cause.kind != "erased":
@@ -82,7 +82,7 @@ def must_not_shrink(stream: str, known: Head, now: Head) -> None:
     """Refuse a stream that ends before what is known of it, or ends there in another commit.
 
     Raises:
-        CorruptLogError: it does.
+        CorruptLogError: It does.
     """
     if known.seq and now.seq <= known.seq:
         cut = now.seq < known.seq

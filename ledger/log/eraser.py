@@ -257,7 +257,7 @@ class Rereading:
         """Start reading; lines that `only` refuses are left out.
 
         Raises:
-            CorruptLogError: a line is not what was written.
+            CorruptLogError: A line is not what was written.
         """
         if self._verified:
             for seq, record in enumerate(islice(self._store.read(self._stream), self._verified), 1):
@@ -286,7 +286,7 @@ def unfinished(
     Where the streams were verified just now, only these lines are.
 
     Raises:
-        CorruptLogError: a stream is damaged; nothing in it is replaced before that is mended.
+        CorruptLogError: A stream is damaged; nothing in it is replaced before that is mended.
     """
     wanted: dict[str, dict[int, set[int]]] = {stream: defaultdict(set) for stream in streams}
     for event in redacted:
@@ -316,7 +316,7 @@ def _must_be_no_link(path: Path) -> None:
     """Refuse to erase in a file that is a link: another file would take the link's place, and this one stay.
 
     Raises:
-        StoreError: it is a link.
+        StoreError: It is a link.
     """
     if path.is_symlink():
         raise StoreError(

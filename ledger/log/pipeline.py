@@ -128,8 +128,8 @@ class GroupCommit:
         """Return when the line is durable.
 
         Raises:
-            WrongExpectedVersionError: another process appended first, or a line before it failed: decide again.
-            StoreError, LockTimeoutError, CorruptLogError: as the store; the line is not there.
+            WrongExpectedVersionError: Another process appended first, or a line before it failed: decide again.
+            StoreError, LockTimeoutError, CorruptLogError: As the store; the line is not there.
         """
         if not pending.settled and self._leads(pending):
             try:
@@ -388,7 +388,7 @@ class CommitPipeline:
         If the process was forked since the decision, the commit is refused: the child's state has another head.
 
         Raises:
-            StoreError: a value in it cannot be written.
+            StoreError: A value in it cannot be written.
         """
         line, commit = sealed(draft, after, self._salts)
         # Where a write has failed that is not known of here yet, the pending says so at once.

@@ -202,8 +202,8 @@ class Reader:
         """Return the durable memory and its head.
 
         Raises:
-            CorruptLogError: the ledger is damaged, or shorter than it was.
-            StoreError: it cannot be read.
+            CorruptLogError: The ledger is damaged, or shorter than it was.
+            StoreError: It cannot be read.
         """
         if self._unfinished and not self._met_erasure(self._unfinished, True):
             self.start_over()

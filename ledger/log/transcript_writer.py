@@ -78,7 +78,7 @@ class StreamWriter:
             The commits that are durable, those of earlier tries included.
 
         Raises:
-            LockTimeoutError: others were first again and again, and the streams cannot be had alone either.
+            LockTimeoutError: Others were first again and again, and the streams cannot be had alone either.
         """
         durable: list[Commit] = []
         for overtaken in count():
@@ -110,7 +110,7 @@ class StreamWriter:
         """Keep every other writer off, in this process and elsewhere.
 
         Raises:
-            LockTimeoutError: another process keeps a stream for too long.
+            LockTimeoutError: Another process keeps a stream for too long.
         """
         with self._mutex:
             # First: a thread that appends needs the locks, and this one would wait for it.
@@ -134,7 +134,7 @@ class StreamWriter:
             durable: whether to wait until all of it is durable.
 
         Raises:
-            CorruptLogError: a log is damaged, or shorter than it was.
+            CorruptLogError: A log is damaged, or shorter than it was.
         """
         with self._mutex:
             if durable:
@@ -202,8 +202,8 @@ class TranscriptWriter(StreamWriter):
             expected: the transcript's head that the caller has seen; None to record after any head.
 
         Raises:
-            WrongExpectedVersionError: the transcript has another head than `expected`; nothing is written.
-            StoreError, LockTimeoutError, CorruptLogError: as the store; the delivery can be sent again.
+            WrongExpectedVersionError: The transcript has another head than `expected`; nothing is written.
+            StoreError, LockTimeoutError, CorruptLogError: As the store; the delivery can be sent again.
         """
         action = "told" if isinstance(mode, Told) else mode if mode in ("branch", "replace") else None
         cause = Cause(kind="record", thread=thread, action=action, key=key)
@@ -254,7 +254,7 @@ class TranscriptWriter(StreamWriter):
             The ordinals of the turns that stood. Without any, nothing is written.
 
         Raises:
-            StoreError, LockTimeoutError, CorruptLogError: as the store; nothing has changed.
+            StoreError, LockTimeoutError, CorruptLogError: As the store; nothing has changed.
         """
         cause = Cause(kind="withdrawal", thread=thread, actor=actor)
         return self._change_turns(cause, ordinals, Thread.stands, lambda _, n: TurnSuperseded(n))
@@ -266,7 +266,7 @@ class TranscriptWriter(StreamWriter):
             The ordinals of the turns that were restored. Without any, nothing is written.
 
         Raises:
-            StoreError, LockTimeoutError, CorruptLogError: as the store; nothing has changed.
+            StoreError, LockTimeoutError, CorruptLogError: As the store; nothing has changed.
         """
 
         def restored(known: Thread, n: int) -> TurnRestored:

@@ -149,9 +149,9 @@ class Writer(TranscriptWriter):
             expected: the hash of the ledger's head that the caller has seen; None to decide on any head.
 
         Raises:
-            WrongExpectedVersionError: the ledger has another head than `expected`; nothing is written.
-            NotFoundError, ConflictError, CapError, ConfigError: as `decide`; nothing is written.
-            StoreError, LockTimeoutError, CorruptLogError: as the store.
+            WrongExpectedVersionError: The ledger has another head than `expected`; nothing is written.
+            NotFoundError, ConflictError, CapError, ConfigError: As `decide`; nothing is written.
+            StoreError, LockTimeoutError, CorruptLogError: As the store.
         """
         moment = spell_moment(at or self.clock.now())
 
@@ -178,7 +178,7 @@ class Writer(TranscriptWriter):
             What to expect from then on: the hash of the commit that this made, otherwise `expected`.
 
         Raises:
-            WrongExpectedVersionError: the ledger has another head than `expected`; nothing is written.
+            WrongExpectedVersionError: The ledger has another head than `expected`; nothing is written.
         """
 
         def queue_due() -> list[PendingCommit]:
@@ -194,7 +194,7 @@ class Writer(TranscriptWriter):
         """Take out of memory what has lapsed by now, in a commit of its own; None where nothing has.
 
         Raises:
-            StoreError, LockTimeoutError, CorruptLogError: as the store.
+            StoreError, LockTimeoutError, CorruptLogError: As the store.
         """
 
         def queue_expiry() -> list[PendingCommit]:
@@ -209,7 +209,7 @@ class Writer(TranscriptWriter):
         """Return the policy that the first commit puts in force.
 
         Raises:
-            ConfigError: a configured value is outside its range.
+            ConfigError: A configured value is outside its range.
         """
         return check_policy(msgspec.structs.replace(FIRST, **self._configured))
 
@@ -217,7 +217,7 @@ class Writer(TranscriptWriter):
         """Refuse to go on if the ledger, as it was folded last, has another head than the caller has seen.
 
         Raises:
-            WrongExpectedVersionError: it has another head.
+            WrongExpectedVersionError: It has another head.
         """
         head = self._state.head
         if expected is not None and expected != head.hash:
@@ -414,7 +414,7 @@ class Writer(TranscriptWriter):
         """Return what an erasure would remove; see `erasure.plan`.
 
         Raises:
-            NotFoundError: nothing matches the request.
+            NotFoundError: Nothing matches the request.
         """
         with self._mutex:
             return self._eraser.plan(request)
@@ -430,9 +430,9 @@ class Writer(TranscriptWriter):
             expected: as for `commit`.
 
         Raises:
-            NotFoundError: nothing matches the request.
-            WrongExpectedVersionError: the ledger has another head than `expected`; nothing is erased.
-            StoreError, LockTimeoutError, CorruptLogError: as the store.
+            NotFoundError: Nothing matches the request.
+            WrongExpectedVersionError: The ledger has another head than `expected`; nothing is erased.
+            StoreError, LockTimeoutError, CorruptLogError: As the store.
         """
         with self._mutex:
             done = self._eraser.forget(request, actor, lambda: self.must_stand(expected))

@@ -124,7 +124,7 @@ def read_message(message: object, keep_hidden: KeepHidden | None = None, *, ends
         ends: if given, only this many blocks of the beginning and of the end of a content are read.
 
     Raises:
-        InputError: the object is not a message, or a field is not valid; the text names the field.
+        InputError: The object is not a message, or a field is not valid; the text names the field.
     """
     if isinstance(message, Message):
         return message

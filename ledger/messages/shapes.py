@@ -80,7 +80,7 @@ def fields_of(message: object) -> Mapping[str, object]:
     """Return the fields of one message; their values are not checked.
 
     Raises:
-        InputError: the object is not a message, or holds more than one.
+        InputError: The object is not a message, or holds more than one.
     """
     # The two most frequent shapes come first.
     if type(message) is not dict and hasattr(type(message), "__pydantic_fields__"):
@@ -198,7 +198,7 @@ def read_content(content: object, ends: int | None = None) -> Content:
         ends: if given, only this many blocks of the beginning and of the end are read.
 
     Raises:
-        InputError: the content is neither a text nor a list of blocks.
+        InputError: The content is neither a text nor a list of blocks.
     """
     if content is None:
         return Content()

@@ -100,7 +100,7 @@ def remove_fact(memory: Memory, command: RemoveFact) -> list[LedgerEvent]:
     """Remove a fact, or state when it ends; refused if it was entered by hand and a model asks.
 
     Raises:
-        NotFoundError: no live fact has this id.
+        NotFoundError: No live fact has this id.
     """
     if (fact := memory.facts.get(command.fact_id)) is None:
         raise NotFoundError(f"there is no live fact {command.fact_id}; `fact list` shows the live facts")

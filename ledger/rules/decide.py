@@ -99,11 +99,11 @@ def decide(memory: Memory, command: Command) -> tuple[LedgerEvent, ...]:  # noqa
         command: what is asked, with its time and all that it needs.
 
     Raises:
-        NotFoundError: a single fact to remove is not in memory.
-        ConflictError: an undo would overwrite later work and is not forced; an import was made for another commit; or
+        NotFoundError: A single fact to remove is not in memory.
+        ConflictError: An undo would overwrite later work and is not forced; an import was made for another commit; or
             sections were received or moved already.
-        CapError: a new policy's `max_facts` is lower than the number of facts entered by hand.
-        ConfigError: a policy has a value outside its range.
+        CapError: A new policy's `max_facts` is lower than the number of facts entered by hand.
+        ConfigError: A policy has a value outside its range.
     """
     match command:
         case Extract():

@@ -58,7 +58,7 @@ def import_document(memory: Memory, command: ImportDocument) -> list[LedgerEvent
     """Take in a document: merge it into memory, or replace memory with it.
 
     Raises:
-        ConflictError: the import was made for another commit than the last one.
+        ConflictError: The import was made for another commit than the last one.
     """
     if command.basis not in (None, memory.seq):
         raise ConflictError(

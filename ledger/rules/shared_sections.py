@@ -26,7 +26,7 @@ def receive_summaries(memory: Memory, command: ShareSummaries) -> list[LedgerEve
     """Return the events with which a user's memory receives an agent's sections.
 
     Raises:
-        ConflictError: this commit of the agent was received before, or nothing after it where its ledger was cut.
+        ConflictError: This commit of the agent was received before, or nothing after it where its ledger was cut.
     """
     if command.cut:
         if memory.received.get(command.agent, 0) <= command.seq:
@@ -57,7 +57,7 @@ def move_sections(memory: Memory, command: MoveSections) -> list[LedgerEvent]:
     """Return the events with which an agent gives up its own sections: the newer ones are shared, all are emptied.
 
     Raises:
-        ConflictError: it gave them up before.
+        ConflictError: It gave them up before.
     """
     if memory.moved:
         raise ConflictError("this agent's own sections were moved already")

@@ -300,7 +300,7 @@ def plan_revert(memory: Memory, command: Revert) -> Undo:
     that has the text now, leaves out facts below the threshold, and evicts by rank.
 
     Raises:
-        ConflictError: content was erased after the command was made, so the command may hold erased content.
+        ConflictError: Content was erased after the command was made, so the command may hold erased content.
     """
     _check_erasures(memory, command)
     plan = _RevertPlan(memory, command)
@@ -315,7 +315,7 @@ def revert(memory: Memory, command: Revert) -> tuple[LedgerEvent, ...]:
     """Return the events that undo one commit.
 
     Raises:
-        ConflictError: the plan has conflicts and the command is not forced; or as `plan_revert`.
+        ConflictError: The plan has conflicts and the command is not forced; or as `plan_revert`.
     """
     plan = plan_revert(memory, command)
     if plan.conflicts and not command.force:
@@ -335,7 +335,7 @@ def plan_rollback(memory: Memory, command: RollBack) -> Undo:
     since then is undone.
 
     Raises:
-        ConflictError: as `plan_revert`.
+        ConflictError: As `plan_revert`.
     """
     _check_erasures(memory, command)
     lapsed = [fact for fact in command.facts if has_lapsed(fact, command.at)]

@@ -29,9 +29,8 @@ def parse_json(data: bytes) -> object:
     """Parse one JSON value; NaN and integers past 64 bits are allowed.
 
     Raises:
-        InputError: the data is not JSON, is nested too deep, or holds a number of more than 4,300 digits; the text
-        names
-            the line if there are several.
+        InputError: The data is not JSON, is nested too deep, or holds a number of more than 4,300 digits; the text
+            names the line if there are several.
     """
     try:
         return orjson.loads(data)
@@ -88,7 +87,7 @@ def refuse_too_deep(text: str, begin: int) -> None:
     """Refuse a value that is nested too deep, before it is parsed.
 
     Raises:
-        RecursionError: the value that begins at `begin` is nested deeper than 500 levels.
+        RecursionError: The value that begins at `begin` is nested deeper than 500 levels.
     """
     if where_too_deep(text, begin) is not None:
         raise RecursionError

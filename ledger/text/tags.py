@@ -32,7 +32,7 @@ def read_tags(given: object) -> tuple[str, ...]:
     """Return tags as facts keep them: each once, in the order given.
 
     Raises:
-        UsageError: it is no list of at most `MAX_TAGS` tags.
+        UsageError: It is no list of at most `MAX_TAGS` tags.
     """
     tags = tuple(dict.fromkeys(map(_tag, _listed(given))))
     if len(tags) > MAX_TAGS:
@@ -44,7 +44,7 @@ def read_attributes(given: object) -> Attributes:
     """Return attributes as facts keep them.
 
     Raises:
-        UsageError: it is no object of at most `MAX_TAGS` names with a text, a number or a truth value each.
+        UsageError: It is no object of at most `MAX_TAGS` names with a text, a number or a truth value each.
     """
     if not isinstance(given, Mapping):
         raise UsageError(f"attributes must be an object of names and values, got {_shown(given)}")
@@ -68,7 +68,7 @@ def read_filter(given: object) -> tuple[str, ...]:
     """Return what a read keeps to: tags, and `name=value` for an attribute.
 
     Raises:
-        UsageError: it is no list of these.
+        UsageError: It is no list of these.
     """
     return tuple(dict.fromkeys(map(_wanted, _listed(given))))
 

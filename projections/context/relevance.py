@@ -44,7 +44,7 @@ def last_words(
         on_unreadable: as in `record`.
 
     Raises:
-        InputError: a message cannot be read, and there is no `on_unreadable`.
+        InputError: A message cannot be read, and there is no `on_unreadable`.
     """
     if messages is None:
         return ""

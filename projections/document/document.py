@@ -152,7 +152,7 @@ class DocumentFile:
         """Whether the file is `data` already, or was edited by hand; the result is cached for `write`.
 
         Raises:
-            StoreError: the file cannot be read.
+            StoreError: The file cannot be read.
         """
         with self._translated("read"):
             now = self._read()
@@ -166,7 +166,7 @@ class DocumentFile:
             spare_edits: leave a file that was edited by hand in place; otherwise it is moved aside.
 
         Raises:
-            StoreError: the file cannot be written.
+            StoreError: The file cannot be written.
         """
         with self._translated("write"):
             # The test may replay the log, and the file may be edited meanwhile: read it again.
@@ -225,7 +225,7 @@ def erase_document(path: Path) -> None:
     The caller keeps other writers of it off.
 
     Raises:
-        StoreError: a file cannot be removed.
+        StoreError: A file cannot be removed.
     """
     try:
         for file in (path, unfinished(path), *path.parent.glob(f"{path.name}.edited-*")):

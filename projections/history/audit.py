@@ -226,7 +226,7 @@ def why(logs: Logs, fact_id: str, at: str) -> Why:
     The evidence of a merged fact is that of the facts it was merged from.
 
     Raises:
-        NotFoundError: no fact ever had this id.
+        NotFoundError: No fact ever had this id.
     """
     memory = logs.memory()
     story = _story(logs, fact_id, memory.seq)

@@ -37,7 +37,7 @@ def replay(store: EventStore, scope: Scope) -> Memory:
     """Rebuild today's memory from the log alone.
 
     Raises:
-        CorruptLogError: a line is damaged.
+        CorruptLogError: A line is damaged.
     """
     return fold(read_commits(store, scope.stream(LEDGER)))
 
@@ -60,7 +60,7 @@ def count_scope(store: EventStore, scope: Scope, stream: str) -> tuple[int, int]
         None where the first commit belongs to another scope.
 
     Raises:
-        CorruptLogError: a line is damaged.
+        CorruptLogError: A line is damaged.
     """
     fold = Fold(Memory())
     for commit in read_durable_commits(store, stream):

@@ -96,8 +96,8 @@ def why_section(
         logs_of: returns the logs of one of the user's agents, or of the memory itself for None.
 
     Raises:
-        UsageError: there is no section of this name.
-        NotFoundError: the section was never written.
+        UsageError: There is no section of this name.
+        NotFoundError: The section was never written.
     """
     section = section_named(name)
     if section is None:

@@ -119,8 +119,8 @@ class IndexBuilder:
         It is not written yet.
 
         Raises:
-            StaleError: the index stands on something else, or a redaction has come.
-            CorruptLogError: a line is not what was written.
+            StaleError: The index stands on something else, or a redaction has come.
+            CorruptLogError: A line is not what was written.
         """
         streams = (scope.stream(LEDGER), scope.stream(TRANSCRIPT))
         # The edition first: what is read after it may be newer, never older, and then the next look finds it.

@@ -87,7 +87,8 @@ class ScopeIndex(ReadModel):
         """Take the file away and whatever belongs to it; no process uses it when this returns.
 
         Raises:
-            StoreError: it cannot be taken away. LockTimeoutError: another process keeps it.
+            StoreError: It cannot be taken away.
+            LockTimeoutError: Another process keeps it.
         """
         self._file.delete()
 
@@ -184,7 +185,7 @@ class ScopeIndex(ReadModel):
         """Rebuild the memory after a commit, or as it was at a time.
 
         Raises:
-            NotFoundError: the ledger has no such commit yet.
+            NotFoundError: The ledger has no such commit yet.
         """
         return self._ask(lambda at: questions.memory_at(at, moment))
 
@@ -200,7 +201,7 @@ class ScopeIndex(ReadModel):
             behind: the first moment behind it; `first` for a single moment.
 
         Raises:
-            NotFoundError: the ledger has no such commit yet.
+            NotFoundError: The ledger has no such commit yet.
         """
         return self._ask(lambda at: list(questions.ended(at, moment, first, behind)))
 
@@ -218,7 +219,7 @@ class ScopeIndex(ReadModel):
         """Rebuild the memory before and after a commit, or the last one up to a time; None: the ledger's last.
 
         Raises:
-            NotFoundError: the ledger has no such commit yet.
+            NotFoundError: The ledger has no such commit yet.
         """
         return self._ask(lambda at: questions.around(at, moment))
 
@@ -242,7 +243,7 @@ class ScopeIndex(ReadModel):
         """Return one commit of the ledger.
 
         Raises:
-            NotFoundError: there is no such commit.
+            NotFoundError: There is no such commit.
         """
 
         def commit(at: IndexSnapshot) -> Commit:
@@ -316,8 +317,8 @@ class ScopeIndex(ReadModel):
         """Return the id of the one fact, live or gone, that an id or its unique beginning names.
 
         Raises:
-            NotFoundError: no fact begins so.
-            UsageError: several do.
+            NotFoundError: No fact begins so.
+            UsageError: Several do.
         """
         found = self._ask(lambda at: questions.facts_beginning(at, prefix))
         if not found:

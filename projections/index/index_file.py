@@ -92,8 +92,8 @@ class IndexSnapshot:
         Where the first is not what should be there the index is at fault; if it is the log, building finds it.
 
         Raises:
-            DamagedError: the first is not what should be there.
-            CorruptLogError: another is not.
+            DamagedError: The first is not what should be there.
+            CorruptLogError: Another is not.
         """
         stream = self.scope.stream(kind)
         first = after.seq + 1
@@ -187,8 +187,8 @@ class IndexFile:
         process that holds the file is not waited for: meanwhile this one indexes for itself.
 
         Raises:
-            CorruptLogError: a log is damaged.
-            StoreError: a log cannot be read, or changes faster than it can be.
+            CorruptLogError: A log is damaged.
+            StoreError: A log cannot be read, or changes faster than it can be.
         """
         if self._owner != os.getpid():
             self._forget()
@@ -365,8 +365,8 @@ class IndexFile:
         """Take the file away, and whatever SQLite left beside it; it is not in use when this returns.
 
         Raises:
-            LockTimeoutError: another process keeps it.
-            StoreError: it cannot be taken away.
+            LockTimeoutError: Another process keeps it.
+            StoreError: It cannot be taken away.
         """
         if self._owner != os.getpid():
             self._forget()
@@ -398,7 +398,7 @@ class IndexFile:
         """Let the file be looked at as it stands, without bringing it up or mending it; None where there is none.
 
         Raises:
-            DamagedError: it is not what was written.
+            DamagedError: It is not what was written.
         """
         if self._owner != os.getpid():
             self._forget()
@@ -457,7 +457,7 @@ def tip_of(kv: ChecksummedKV) -> IndexPosition:
     """Read where an index stands.
 
     Raises:
-        DamagedError: it does not say.
+        DamagedError: It does not say.
     """
     kept = kv.get(Table.TIP, b"")
     try:

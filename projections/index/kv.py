@@ -96,7 +96,7 @@ class ChecksummedKV:
         """Open it.
 
         Raises:
-            sqlite3.Error: it cannot be opened, or is no such file.
+            sqlite3.Error: It cannot be opened, or is no such file.
         """
         self.path = path
         self.inode = None if path is None else path.stat().st_ino
@@ -130,7 +130,7 @@ class ChecksummedKV:
         """Write a copy to an empty file.
 
         Raises:
-            sqlite3.Error: it cannot be written.
+            sqlite3.Error: It cannot be written.
         """
         with closing(connect(path, busy_seconds=_BUSY_SECONDS)) as target:
             self._db.backup(target)
@@ -141,7 +141,7 @@ class ChecksummedKV:
         """Return what a key holds.
 
         Raises:
-            DamagedError, sqlite3.Error: as all that read.
+            DamagedError, sqlite3.Error: As all that read.
         """
         leaf = self._leaf(space, key)
         at = bisect_left(leaf.keys, key)
@@ -191,8 +191,8 @@ class ChecksummedKV:
         """Make changes, all of them or none.
 
         Raises:
-            DamagedError: what was there is not what was written.
-            sqlite3.Error: it cannot be written.
+            DamagedError: What was there is not what was written.
+            sqlite3.Error: It cannot be written.
         """
         self._db.execute("BEGIN IMMEDIATE")
         try:

@@ -105,7 +105,7 @@ def salvage(store: EventStore, stream: str) -> Salvage:
     """Find the longest intact chain in a stream; takes about 400 bytes of memory per line out of order.
 
     Raises:
-        StoreError: the stream cannot be read, or has a newer format.
+        StoreError: The stream cannot be read, or has a newer format.
     """
     stem = _Stem()
     loose: list[_Piece] = []
@@ -214,8 +214,8 @@ def repair(
         each problem that remains.
 
     Raises:
-        StoreError: a file cannot be read or written, or has a newer format; files mended before stay mended.
-        LockTimeoutError: another process keeps a stream locked.
+        StoreError: A file cannot be read or written, or has a newer format; files mended before stay mended.
+        LockTimeoutError: Another process keeps a stream locked.
     """
     streams = [scope.stream(LEDGER), scope.stream(TRANSCRIPT)]
     with ExitStack() as locks:

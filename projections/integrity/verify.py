@@ -226,7 +226,7 @@ def verify(
         progress: called with the number of lines that were read of both streams.
 
     Raises:
-        StoreError: a log cannot be read, or has a newer format.
+        StoreError: A log cannot be read, or has a newer format.
     """
     ledger = StreamCheck(store, scope.stream(LEDGER), expect_head)
     ledger_check = LedgerCheck(ledger, scope)

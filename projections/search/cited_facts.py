@@ -108,8 +108,8 @@ class CitedFacts:
         """Read the ledger on; return the turns whose facts may have changed.
 
         Raises:
-            CorruptLogError: a line is not what was written; then all that was known is let go of.
-            StoreError: the ledger cannot be read.
+            CorruptLogError: A line is not what was written; then all that was known is let go of.
+            StoreError: The ledger cannot be read.
         """
         # The edition first: what is read after it may be newer, never older.
         edition, head = self._store.edition(self._ledger), self._store.durable_head(self._ledger)

@@ -311,8 +311,8 @@ class Turns:
         """Go on to a head of the transcript that a writer has vouched for, or as far as it is durable.
 
         Raises:
-            CorruptLogError: a line is not what was written.
-            StoreError: a stream cannot be read.
+            CorruptLogError: A line is not what was written.
+            StoreError: A stream cannot be read.
         """
         try:
             return self._take(self._follower.since(self._seen, until))

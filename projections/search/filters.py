@@ -50,7 +50,7 @@ class SearchFilters(msgspec.Struct, frozen=True):
         """Check what a search was asked to keep to; the times are as the logs spell them.
 
         Raises:
-            UsageError: there is no such place to search in, or the category has no name.
+            UsageError: There is no such place to search in, or the category has no name.
         """
         if within not in SPACES:
             raise UsageError(f"{within!r} cannot be searched; search within {' or '.join(SPACES)}")

@@ -108,8 +108,8 @@ class Search(ReadModel):
         Only what is of `category` and `thread`, from `since` on, before `until` and with all `tags` is ranked at all.
 
         Raises:
-            UsageError: there is no such place to search in, no such category; a time is none; `top_k` is below 1.
-            CorruptLogError, StoreError, LockTimeoutError: a log cannot be read.
+            UsageError: There is no such place to search in, no such category; a time is none; `top_k` is below 1.
+            CorruptLogError, StoreError, LockTimeoutError: A log cannot be read.
         """
         bounds = SearchFilters.read(within, category=category, thread=thread, since=since, until=until, tags=tags)
         if top_k < 1:
@@ -148,7 +148,7 @@ class Search(ReadModel):
         transcript: while one is read, in the background, nothing is found in it.
 
         Raises:
-            CorruptLogError, StoreError, LockTimeoutError: a log cannot be read.
+            CorruptLogError, StoreError, LockTimeoutError: A log cannot be read.
         """
         if not self._is_near():
             return ()
@@ -213,7 +213,7 @@ class Search(ReadModel):
         """Yield everything as it is to be embedded; the logs are read when the first is asked for.
 
         Raises:
-            CorruptLogError, StoreError, LockTimeoutError: a log cannot be read.
+            CorruptLogError, StoreError, LockTimeoutError: A log cannot be read.
         """
         with self._up_to_date(within) as kept:
             entries = kept.entries(within)
@@ -243,7 +243,8 @@ class Search(ReadModel):
         The caller holds the locks of both. Of what a redaction names nothing is left then, in memory and on disk.
 
         Raises:
-            StoreError: a file cannot be taken away. LockTimeoutError: another process keeps it.
+            StoreError: A file cannot be taken away.
+            LockTimeoutError: Another process keeps it.
         """
         self.start_over()
         for name in WORDS.values():
@@ -305,7 +306,7 @@ def must_have_spare_files() -> None:
     """Refuse to go on where what a search loads first might be loaded by half: numpy works no more after that.
 
     Raises:
-        StoreError: this process has too many files open.
+        StoreError: This process has too many files open.
     """
     if "numpy" in sys.modules:
         return

@@ -95,9 +95,9 @@ class SearchServices:
         """Embed here and now what of a memory is not; `timeout` is in seconds, `progress` gets how many are done.
 
         Raises:
-            NoModelError: there is no embedding model.
-            ModelError: it gave no usable answer; what it has read before that is kept.
-            CorruptLogError, StoreError, LockTimeoutError: a log cannot be read, or the vectors not be kept.
+            NoModelError: There is no embedding model.
+            ModelError: It gave no usable answer; what it has read before that is kept.
+            CorruptLogError, StoreError, LockTimeoutError: A log cannot be read, or the vectors not be kept.
         """
         if self._embedder is None:
             raise NoModelError(

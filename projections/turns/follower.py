@@ -281,8 +281,8 @@ class TurnFollower(ReadModel):
         what any reader has seen. No writer is waited for.
 
         Raises:
-            CorruptLogError: a log is damaged.
-            StoreError: it cannot be read.
+            CorruptLogError: A log is damaged.
+            StoreError: It cannot be read.
         """
         with self._mutex:
             # What is dropped meanwhile stays dropped: this read goes on with its own copy.

@@ -332,8 +332,8 @@ class TurnLog(ReadModel):
         """Fold what this or another process has appended, and lend out what stands; nothing changes meanwhile.
 
         Raises:
-            CorruptLogError: a log is damaged.
-            StoreError: it cannot be read.
+            CorruptLogError: A log is damaged.
+            StoreError: It cannot be read.
         """
         with self._mutex:
             index = self._caught_up().index(turn_filter.thread, ignore_id=turn_filter.ignore_id)

@@ -51,7 +51,7 @@ def superseded_turns(transcript: Iterable[Commit], thread: str | None = None) ->
         thread: the name of a thread; None for all.
 
     Raises:
-        CorruptLogError: as the commits are read.
+        CorruptLogError: As the commits are read.
     """
     folded = Transcript()
     found: dict[tuple[str, int], SupersededTurn] = {}

@@ -282,7 +282,7 @@ class Counterfactual:
             events that apply to this memory.
 
         Raises:
-            ConfigError: the overrides contradict another value of a recorded policy.
+            ConfigError: The overrides contradict another value of a recorded policy.
         """
         if self._recorded.keeps_outcome(commit):
             return self._carried_over(commit)
@@ -359,7 +359,7 @@ def overrides_for(changes: Mapping[str, PolicyValue], policy: Policy) -> dict[st
     The weights of the hybrid ranking add up to 1: where one is given, the others are those of `policy`.
 
     Raises:
-        ConfigError: a value is outside its range.
+        ConfigError: A value is outside its range.
     """
     changed = check_policy(msgspec.structs.replace(policy, **changes))
     weights = _WEIGHTS if _WEIGHTS & changes.keys() else set()
@@ -391,7 +391,7 @@ def decide_again(
         The memory at the end.
 
     Raises:
-        ConfigError: an override is outside its range, or contradicts another value of a recorded policy.
+        ConfigError: An override is outside its range, or contradicts another value of a recorded policy.
     """
     history_commits = list(commits) if isinstance(commits, Iterator) else commits
     history = Counterfactual(history_commits, overrides)

@@ -62,8 +62,8 @@ class BudgetedModel(Model):
         """Answer the prompt with one call.
 
         Raises:
-            BudgetExceededError: no calls are left, or the prompt alone exceeds the tokens that are left.
-            ModelUnavailableError, ModelRejectedError: as the model.
+            BudgetExceededError: No calls are left, or the prompt alone exceeds the tokens that are left.
+            ModelUnavailableError, ModelRejectedError: As the model.
         """
         size = estimate_tokens(prompt.system) + estimate_tokens(prompt.user)
         if self._max_calls is not None and self.calls >= self._max_calls:
@@ -299,7 +299,7 @@ class _Run:
         """Ask about the turns of an update, in portions where they are too many for one prompt.
 
         Raises:
-            BudgetExceededError: the budget is used up, or the program is shutting down.
+            BudgetExceededError: The budget is used up, or the program is shutting down.
         """
         if model is None:
             return ()
@@ -366,6 +366,6 @@ def ask_again(
         The result up to the commit at which a model raises BudgetExceededError.
 
     Raises:
-        ConfigError: as `Updater.run`.
+        ConfigError: As `Updater.run`.
     """
     return _Run(ledger, updater, models, thread).run(progress)

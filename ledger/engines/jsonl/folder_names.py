@@ -37,7 +37,7 @@ class FolderNames:
         """Return the names of all folders right below a folder, sorted; none where it does not exist.
 
         Raises:
-            OSError: the folder cannot be read.
+            OSError: The folder cannot be read.
         """
         path = self._home / folder
         try:

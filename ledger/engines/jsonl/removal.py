@@ -89,7 +89,8 @@ class Removals:
             Whether there was anything to remove.
 
         Raises:
-            StoreError: it cannot be removed. LockTimeoutError: another process keeps a log locked.
+            StoreError: It cannot be removed.
+            LockTimeoutError: Another process keeps a log locked.
         """
         path = self._home / folder
         with translated(path, "remove"):
@@ -167,7 +168,7 @@ def must_hold_no_links(folder: Path) -> None:
     """Refuse to remove a folder that is a link, or has links in it: what they point at would stay.
 
     Raises:
-        StoreError: it does.
+        StoreError: It does.
     """
     links = [path for path in (folder, *sorted(folder.rglob("*"))) if path.is_symlink()]
     if links:

@@ -67,8 +67,8 @@ class FileSeal:
         """Refuse a change of a sealed home; the caller holds the lock of what it is about to change.
 
         Raises:
-            SealedError: the home is sealed.
-            StoreError: the seal cannot be read.
+            SealedError: The home is sealed.
+            StoreError: The seal cannot be read.
         """
         if not os.path.exists(self._file):  # noqa: PTH110
             return

@@ -53,7 +53,7 @@ def read_address(url: str) -> NatsAddress:
     """Read a URL.
 
     Raises:
-        ConfigError: it is not one of this engine, or an option is unknown or out of range.
+        ConfigError: It is not one of this engine, or an option is unknown or out of range.
     """
     scheme, _, rest = url.partition("://")
     if scheme not in ("nats", "tls"):

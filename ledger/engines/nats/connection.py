@@ -135,8 +135,8 @@ class NatsConnection:
         """Send a request, and return the answer.
 
         Raises:
-            PassingError: none came.
-            ConfigError: the servers do not let this user ask.
+            PassingError: None came.
+            ConfigError: The servers do not let this user ask.
         """
         client = await self.connected()
         with translated():
@@ -167,7 +167,8 @@ class NatsConnection:
         """Return the client, connected.
 
         Raises:
-            ConfigError: the servers refuse the login. StoreError: they cannot be reached.
+            ConfigError: The servers refuse the login.
+            StoreError: They cannot be reached.
         """
         client = self.client
         if client is not None and not client.is_closed:
@@ -248,7 +249,7 @@ def credentials(address: NatsAddress) -> Login:
     """Return how to log in.
 
     Raises:
-        ConfigError: a file cannot be read, or the package for nkeys is missing.
+        ConfigError: A file cannot be read, or the package for nkeys is missing.
     """
     login = Login()
     if address.token is not None:

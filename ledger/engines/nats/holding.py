@@ -73,7 +73,7 @@ class NatsHolds(Repeated):
         """Keep the other threads of this process off.
 
         Raises:
-            LockTimeoutError: another thread holds it.
+            LockTimeoutError: Another thread holds it.
         """
         seconds = self._timeout if timeout is None else timeout
         hold = self._joined(stream)
@@ -183,7 +183,7 @@ class NatsHolds(Repeated):
         """Return where a stream stands once no other process holds its lock.
 
         Raises:
-            LockTimeoutError: another process keeps it.
+            LockTimeoutError: Another process keeps it.
         """
         tips: list[Tip] = []
 

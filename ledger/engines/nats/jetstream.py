@@ -186,8 +186,8 @@ class JetStream(NatsConnection):
             attempt of this call.
 
         Raises:
-            UnknownOutcomeError: no answer came in time; they may be stored.
-            StoreError: they cannot be stored.
+            UnknownOutcomeError: No answer came in time; they may be stored.
+            StoreError: They cannot be stored.
         """
         return self.run(self._publish(messages))
 
@@ -238,7 +238,7 @@ class JetStream(NatsConnection):
         """Return the settings of a JetStream stream; wait for one that another process is about to create.
 
         Raises:
-            StoreError: it does not exist, also not after a while.
+            StoreError: It does not exist, also not after a while.
         """
         return self.run(self._api(f"STREAM.INFO.{name}", {}, _Info)).config
 

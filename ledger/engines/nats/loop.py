@@ -48,8 +48,8 @@ class LoopThread:
         """Carry out a coroutine, and wait for it.
 
         Raises:
-            UnknownOutcomeError: the loop was stopped meanwhile.
-            StoreError: it was stopped before, or this is its own thread.
+            UnknownOutcomeError: The loop was stopped meanwhile.
+            StoreError: It was stopped before, or this is its own thread.
         """
         if threading.get_ident() == self._thread.ident:
             # As where a half-read generator is collected here: to wait would be for ever.

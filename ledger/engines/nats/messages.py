@@ -107,7 +107,7 @@ def read_marker(message: Stored) -> Marker:
     """Read a marker.
 
     Raises:
-        CorruptLogError: it is none.
+        CorruptLogError: It is none.
     """
     try:
         return msgspec.json.decode(message.data, type=Marker)
@@ -126,7 +126,7 @@ def tip_of(stream: str, message: Stored | None) -> Tip:
     """Return what the last message on a subject says.
 
     Raises:
-        CorruptLogError: it is not what was written.
+        CorruptLogError: It is not what was written.
     """
     if message is None:
         return NOTHING

@@ -80,7 +80,7 @@ class StreamReading:
         """Return where a stream stands; never an older place than was returned before.
 
         Raises:
-            StoreError: the servers go on to return an older one.
+            StoreError: The servers go on to return an older one.
         """
         name, commits, _ = self._names(stream)
         deadline = time.monotonic() + self._wire.timeout

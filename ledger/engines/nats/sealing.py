@@ -33,7 +33,7 @@ class Sealing:
         """Refuse a change that needs no new message.
 
         Raises:
-            SealedError: a seal is in force, and this store object has no entrance beneath it.
+            SealedError: A seal is in force, and this store object has no entrance beneath it.
         """
         seal = None if self._wire.entrance else self.seal()
         if seal is not None:

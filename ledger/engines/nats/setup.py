@@ -55,8 +55,8 @@ class Setup:
         """Create what is missing, and log the warnings once.
 
         Raises:
-            ConfigError: the servers or their streams cannot keep what the port promises.
-            StoreError: they cannot be reached.
+            ConfigError: The servers or their streams cannot keep what the port promises.
+            StoreError: They cannot be reached.
         """
         if not self._done:
             with self._lock:
@@ -212,8 +212,8 @@ def _syncs_always(server: str) -> bool:
     """Ask a server's monitoring whether it syncs each write.
 
     Raises:
-        ConfigError: what answers is none.
-        OSError: nothing answers.
+        ConfigError: What answers is none.
+        OSError: Nothing answers.
     """
     if not server.startswith(("http://", "https://")):
         raise ConfigError(f"monitor in event_store must be http:// or https:// addresses, got {server!r}")

@@ -156,7 +156,7 @@ class NatsStore:
         """Return where a stream stands now that a message was refused, once this thread may append to it.
 
         Raises:
-            LockTimeoutError: another process holds its lock, or the lock that this thread held has expired.
+            LockTimeoutError: Another process holds its lock, or the lock that this thread held has expired.
         """
         if hold.tip is None:
             return self._holds.wait_until_free(stream)
@@ -355,7 +355,7 @@ class NatsStore:
         """Whether a stream was removed that was read up to a seq.
 
         Raises:
-            CorruptLogError: lines that were read are missing.
+            CorruptLogError: Lines that were read are missing.
         """
         tip = self._reading.tip(stream)
         now = tip.head.seq if tip.origin == origin else 0

@@ -64,7 +64,7 @@ class Subjects:
         """Return a stream's subject of a kind.
 
         Raises:
-            StoreError: the name is too long.
+            StoreError: The name is too long.
         """
         return self.within(kind, self.shard(stream), spell(stream))
 
@@ -111,7 +111,7 @@ def spell(stream: str) -> str:
     """Spell a stream's name as tokens of a subject.
 
     Raises:
-        StoreError: the name is too long.
+        StoreError: The name is too long.
     """
     spelled = ".".join(map(_spell, stream.split("/")))
     if len(spelled) > _LONGEST_SUBJECT:

@@ -102,7 +102,8 @@ class Connections:
             work: Statements that may be made twice.
 
         Raises:
-            StoreError: The server cannot be reached, or refuses. LockTimeoutError: It waited for a lock in vain.
+            StoreError: The server cannot be reached, or refuses.
+            LockTimeoutError: It waited for a lock in vain.
         """
 
         def attempt() -> _T:

@@ -68,8 +68,8 @@ class Model(Protocol):
         """Answer the prompt with one request; the caller retries.
 
         Raises:
-            ModelUnavailableError: a retry may succeed.
-            ModelRejectedError: a retry is pointless.
+            ModelUnavailableError: A retry may succeed.
+            ModelRejectedError: A retry is pointless.
         """
 
 

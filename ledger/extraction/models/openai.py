@@ -128,9 +128,9 @@ class OpenAIModel:
         refusal to answer are returned as text, with lone surrogates replaced.
 
         Raises:
-            ModelUnavailableError: rate limit, time-out, lost connection, server error, or a broken or empty answer;
+            ModelUnavailableError: Rate limit, time-out, lost connection, server error, or a broken or empty answer;
                 `retry_after` is in seconds, where the server states it.
-            ModelRejectedError: bad key, unknown model, exhausted quota, or a request refused in every format.
+            ModelRejectedError: Bad key, unknown model, exhausted quota, or a request refused in every format.
         """
         connection = self._connect()
         with self._lock:

@@ -53,7 +53,7 @@ def read_replies(lines: Iterable[bytes | str]) -> list[RecordedReply]:
     update, as in a live answer, and not the whole file.
 
     Raises:
-        InputError: a line has another form; the message gives its number.
+        InputError: A line has another form; the message gives its number.
     """
     replies = []
     for number, line in enumerate(lines, 1):
@@ -115,7 +115,7 @@ def as_reply(given: RecordedReply | Mapping[str, object]) -> RecordedReply:
     """Return a recorded reply, given as one or as a mapping with `thread_id` and `reply`.
 
     Raises:
-        InputError: the value has another form, or its reply cannot be written as JSON.
+        InputError: The value has another form, or its reply cannot be written as JSON.
     """
     if isinstance(given, RecordedReply):
         return given

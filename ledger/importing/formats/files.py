@@ -69,7 +69,7 @@ class File(NamedTuple):
         """Return its beginning.
 
         Raises:
-            InputError: it is no text in UTF-8.
+            InputError: It is no text in UTF-8.
         """
         with self.opened() as stream:
             head = _read(stream, _HEAD)
@@ -83,7 +83,7 @@ def files_at(path: Path) -> list[File]:
     """Return a file, the members of a zip file that hold an export, or the files of a folder that do.
 
     Raises:
-        InputError: it is no file, or the zip file is damaged, encrypted or too large, or holds no file of an export.
+        InputError: It is no file, or the zip file is damaged, encrypted or too large, or holds no file of an export.
     """
     if path.is_dir():
         return files_in(path)
@@ -143,7 +143,7 @@ def json_values(file: File, step: BytesRead) -> Iterator[object]:
     A value that is no JSON is Broken.
 
     Raises:
-        InputError: an array has no end, or a value has more than 256 MiB.
+        InputError: An array has no end, or a value has more than 256 MiB.
     """
     head = file.head()
     found = _LISTED.match(head)
@@ -162,7 +162,7 @@ def text_lines(file: File, step: BytesRead) -> Iterator[str]:
     """Yield the lines of a text, with their ends.
 
     Raises:
-        InputError: a line is no UTF-8, or has more than 256 MiB.
+        InputError: A line is no UTF-8, or has more than 256 MiB.
     """
     for number, line in enumerate(_lines(file, step), 1):
         try:

@@ -128,7 +128,7 @@ def recognise(path: Path, stated: str | None = None) -> Recognised:
         stated: the name of the format, if it is known.
 
     Raises:
-        InputError: it has none of the formats; the message names the nearest.
+        InputError: It has none of the formats; the message names the nearest.
     """
     files = files_at(path)
     if stated is not None:
@@ -147,7 +147,7 @@ def format_named(name: str) -> Format:
     """Return the format of a name.
 
     Raises:
-        InputError: there is none.
+        InputError: There is none.
     """
     found = next((one for one in FORMATS if one.name == name), None)
     if found is None:

@@ -161,7 +161,7 @@ class EarlierThreads:
         """Return all commits up to the origin.
 
         Raises:
-            CorruptLogError: at the first line that is not what was written.
+            CorruptLogError: At the first line that is not what was written.
         """
         return self._everything(self.stream, self._origin.transcript)
 
@@ -205,7 +205,7 @@ class StoredTurns:
         """See `EarlierTurns.block`.
 
         Raises:
-            CorruptLogError: the turn is not there any more, or the transcript is damaged.
+            CorruptLogError: The turn is not there any more, or the transcript is damaged.
         """
         first, last = self._around(n)
         block = None

@@ -99,7 +99,7 @@ class FoldedState:
         """Fold what was appended to the ledger. After a removal of the logs the state begins anew.
 
         Raises:
-            CorruptLogError: it is damaged, or shorter than it was.
+            CorruptLogError: It is damaged, or shorter than it was.
         """
         self._unless_removed(self._refresh_ledger)
 

@@ -225,8 +225,8 @@ class BackgroundEmbedding(Jobs[ScopeEmbedding]):
             progress: Gets how many are done, of how many.
 
         Raises:
-            ModelUnavailableError, ModelRejectedError: something cannot be embedded; what was is kept.
-            LockTimeoutError, CorruptLogError, StoreError: as the memory's logs and files.
+            ModelUnavailableError, ModelRejectedError: Something cannot be embedded; what was is kept.
+            LockTimeoutError, CorruptLogError, StoreError: As the memory's logs and files.
         """
         source = memory.source()
         ends = None if timeout is None else self._now() + timeout

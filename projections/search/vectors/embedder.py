@@ -35,14 +35,15 @@ class Embedder(Protocol):
         What waits for a network waits no longer than `timeout`, in seconds, whatever it tries again.
 
         Raises:
-            ModelUnavailableError: another try may work, or the time was up. ModelRejectedError: none will.
+            ModelUnavailableError: Another try may work, or the time was up.
+            ModelRejectedError: None will.
         """
 
     def query(self, text: str) -> Floats:
         """Return the vector of what is looked for: shape (dimensions,).
 
         Raises:
-            ModelUnavailableError, ModelRejectedError: as `passages`.
+            ModelUnavailableError, ModelRejectedError: As `passages`.
         """
 
 
@@ -50,8 +51,8 @@ def passages_by(embedder: Embedder, texts: Sequence[str], timeout: float | None 
     """Return the vectors of texts, and hold an embedder to its port: one for each text, in finite numbers.
 
     Raises:
-        ModelUnavailableError: as the port, or it raised something else, or answered otherwise.
-        ModelRejectedError: as the port.
+        ModelUnavailableError: As the port, or it raised something else, or answered otherwise.
+        ModelRejectedError: As the port.
     """
     return _checked(embedder, lambda: embedder.passages(texts, timeout=timeout), len(texts), 2)
 
@@ -60,7 +61,7 @@ def query_by(embedder: Embedder, text: str) -> Floats:
     """Return the vector of a query, and hold an embedder to its port.
 
     Raises:
-        ModelUnavailableError, ModelRejectedError: as `passages_by`.
+        ModelUnavailableError, ModelRejectedError: As `passages_by`.
     """
     return _checked(embedder, lambda: embedder.query(text), None, 1)
 

@@ -68,7 +68,7 @@ def erase_vectors(path: Path) -> None:
     The caller holds the ledger's lock.
 
     Raises:
-        StoreError: they cannot be taken away. LockTimeoutError: another process keeps them.
+        StoreError, LockTimeoutError: They cannot be taken away, or another process keeps them.
     """
     VectorFile(path, "").erase()
 
@@ -112,7 +112,7 @@ class Vectors:
         Of what is equally near the lesser key comes first. An empty query is near nothing.
 
         Raises:
-            ModelUnavailableError, ModelRejectedError: the query cannot be embedded.
+            ModelUnavailableError, ModelRejectedError: The query cannot be embedded.
         """
         vector = self._query(query)
         if vector is None:
@@ -173,7 +173,8 @@ class Vectors:
             other: makes a vector the other way, as a passage or as a query, and returns its size.
 
         Raises:
-            ModelUnavailableError: it makes vectors of several sizes. ModelRejectedError: as the port.
+            ModelUnavailableError: It makes vectors of several sizes.
+            ModelRejectedError: As the port.
         """
         with self._mutex:
             self._bring_up()
@@ -279,9 +280,9 @@ class Vectors:
         by then is left for another time. A thread or process that brings the same space meanwhile does its share.
 
         Raises:
-            ModelUnavailableError, ModelRejectedError: something cannot be embedded; what was is kept, unless the model
+            ModelUnavailableError, ModelRejectedError: Something cannot be embedded; what was is kept, unless the model
                 makes vectors of another size by now: then everything is begun anew.
-            LockTimeoutError: another process keeps the file. What the passages raise.
+            LockTimeoutError: Another process keeps the file. What the passages raise.
         """
         begun, known = self._begin_bringing(space)
         wanted: set[Ident] = set()
@@ -453,7 +454,7 @@ class Vectors:
         What is being embedded meanwhile is not kept, in any process. The caller holds the ledger's lock.
 
         Raises:
-            StoreError: the file cannot be taken away. LockTimeoutError: another process keeps it.
+            StoreError, LockTimeoutError: The file cannot be taken away, or another process keeps it.
         """
         stand = {
             (space, passage.key, passage.digest) for space, passages in (standing or {}).items() for passage in passages

@@ -124,7 +124,8 @@ class VectorFile:
         """Hold the lock, which every writer does.
 
         Raises:
-            LockTimeoutError: another process keeps it. StoreError: the lock file cannot be made, or this is closed.
+            LockTimeoutError: Another process keeps it.
+            StoreError: The lock file cannot be made, or this is closed.
         """
         self._must_be_open()
         try:
@@ -170,7 +171,7 @@ class VectorFile:
         Where it is damaged or old it is taken away.
 
         Raises:
-            UnusableError: it cannot be read here.
+            UnusableError: It cannot be read here.
         """
         stamp = self.stamp()
         if stamp is None:
@@ -232,7 +233,7 @@ class VectorFile:
         `made` is what the file says.
 
         Raises:
-            UnusableError: it cannot be written.
+            UnusableError: It cannot be written.
         """
         try:
             with classified(), translated(self.path, "write"):
@@ -275,7 +276,8 @@ class VectorFile:
         Where nothing was ever kept, and no writer has the lock file, there is nothing to do.
 
         Raises:
-            StoreError: something cannot be taken away. LockTimeoutError: another process keeps it.
+            StoreError: Something cannot be taken away.
+            LockTimeoutError: Another process keeps it.
         """
         if not self._lock_path.exists() and not any(self.path.parent.glob(f"{self.path.name}*")):
             return self.epoch()
