@@ -167,7 +167,7 @@ class Worker:
         selection: The memories it takes care of.
         poll_seconds: How often it looks for new turns; chosen by the home's debounce unless given.
         scan_seconds: How long the scan goes on between two looks.
-        scan: Whether it goes through the memories that are there at its start; otherwise it looks for changes only.
+        gently: Whether the scan pauses half of the time, in a process that has other things to do.
     """
 
     def __init__(
@@ -177,19 +177,22 @@ class Worker:
         *,
         poll_seconds: float | None = None,
         scan_seconds: float = _SCAN_SECONDS,
-        scan: bool = True,
+        gently: bool = False,
     ) -> None:
         self._home = home
         self._selection = selection or Selection()
         self._poll_seconds = poll_of(home.config.settings.debounce_seconds) if poll_seconds is None else poll_seconds
         self._scan_seconds = scan_seconds
+        self._gently = gently
         self._changes = StreamChanges(home.store)
         self._settled = SettledMemories(home, self._selection)
         self._scan: Iterator[str] | None = None
         """The streams that the scan has still to go through; None while it does not go on."""
         self._scanned = ""
         """The stream that the scan has come to, in the order of their names."""
-        self._is_scanned = not scan
+        self._is_scanned = False
+        self.has_begun = threading.Event()
+        """Set once the scan is over, or could not go on."""
         self._again: set[Scope] = set()
         """The memories that could not be read."""
         self._stopped = threading.Event()
@@ -210,18 +213,25 @@ class Worker:
         Raises:
             NoModelError: The home does not learn in the background.
         """
-        while not self._stopped.is_set():
-            begun = time.monotonic()
-            self.look()
-            pause = self._pause(time.monotonic() - begun)
-            self._expected = time.monotonic() + pause
-            self._stopped.wait(pause)
+        try:
+            while not self._stopped.is_set():
+                begun = time.monotonic()
+                self.look()
+                if self._is_scanned or not self.answered:
+                    self.has_begun.set()
+                pause = self._pause(time.monotonic() - begun)
+                self._expected = time.monotonic() + pause
+                self._stopped.wait(pause)
+        finally:
+            self.has_begun.set()
 
     def _pause(self, took: float) -> float:
-        """Return how long to wait after a look: not at all in the scan, and no longer than usual after a failure."""
+        """Return how long to wait after a look: hardly in the scan, and no longer than usual after a failure."""
         if not self.answered:
             return self._poll_seconds
-        return 0.0 if self._scan is not None else max(self._poll_seconds, _PAUSES * took)
+        if self._scan is not None:
+            return took if self._gently else 0.0
+        return max(self._poll_seconds, _PAUSES * took)
 
     def stop(self) -> None:
         """End `run`; safe in a signal handler. What is under way ends when the home is closed."""
@@ -243,7 +253,7 @@ class Worker:
             if not self._is_scanned:
                 self._go_on_scanning()
             self.answered, self.looked = True, time.time()
-        except UnavailableError as error:
+        except (UnavailableError, OSError) as error:
             self._scan = None
             self.answered = False
             _log.warning("no memory could be looked at: %s", error)

@@ -21,8 +21,8 @@ from backstory.deerflow.model_record import describe_model
 from backstory.deerflow.observers import CallObserver, RunTraces
 from backstory.home import Backstory
 from backstory.integrations.identity import present_config
-from backstory.ledger.concurrency.forks import ForkLock
-from backstory.ledger.core.errors import BackstoryError, NoModelError, UsageError
+from backstory.ledger.concurrency.forks import ForkLock, start_thread
+from backstory.ledger.core.errors import BackstoryError, UsageError
 from backstory.ledger.core.events import Event
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import Scope, name_text
@@ -79,10 +79,10 @@ class Hosting:
             consider_warned(self.home.home)
         self._fail_safe = FailSafeMemory(self.home)
         self._markers = AgentMarkers(self.home, settings.file_lock_timeout_seconds)
-        self._stopping, self._resumed = threading.Event(), threading.Event()
-        self._worker = Worker(self.home, poll_seconds=_TAKING_UP_SECONDS, scan=False)
-        self._resuming = threading.Thread(target=self._resume, name="backstory-resume", daemon=True)
-        self._resuming.start()
+        # Turns of processes that have ended are pending, too.
+        self._worker = Worker(self.home, poll_seconds=_TAKING_UP_SECONDS, gently=True)
+        learns = self._model is not None and settings.mode == "middleware"
+        self._working = start_thread("backstory-worker", self._worker.run) if learns else None
 
     def _leave_configuration(self) -> None:
         """Write what is in force here to the home, so that the command line works by it."""
@@ -225,50 +225,12 @@ class Hosting:
 
     def resumed(self) -> bool:
         """Wait until every memory with pending turns from an earlier process is scheduled again."""
-        self._resumed.wait()
+        self._wait_for_worker(None)
         return True
 
-    def _resume(self) -> None:
-        """Schedule pending turns of processes that have ended: at the start, and from then on."""
-        worker, stopping, resumed = self._worker, self._stopping, self._resumed
-        try:
-            if self._model is None or self._configured.settings.mode != "middleware":
-                return
-            # What is recorded from here on is a change.
-            self._take_up(worker.look)
-            self._open_all()
-        finally:
-            resumed.set()
-        while not stopping.is_set() and self._take_up(worker.run):
-            stopping.wait(_TAKING_UP_SECONDS)
-
-    def _take_up(self, work: Callable[[], None]) -> bool:
-        """Look for turns that other processes recorded; return whether that can be tried again."""
-        try:
-            work()
-        except NoModelError:
-            return False
-        except (BackstoryError, OSError) as error:
-            _log.warning("turns of other processes stay pending until their memory is used: %s", error)
-        return True
-
-    def _open_all(self) -> None:
-        """Open each memory, so that pending turns from an earlier process are scheduled."""
-        home, stopping = self.home, self._stopping
-        try:
-            owners = home.owners()
-        except (BackstoryError, OSError) as error:
-            _log.warning("turns from an earlier process stay pending until their memory is used: %s", error)
-            return
-        for owner in owners:
-            begun = time.monotonic()
-            try:
-                home.memory_of(owner)
-            except (BackstoryError, OSError) as error:
-                _log.warning("%s: pending turns wait until this memory is used: %s", owner, error)
-            # There may be many users, and present requests come first.
-            if stopping.wait(time.monotonic() - begun):
-                return
+    def _wait_for_worker(self, timeout: float | None) -> None:
+        if self._working is not None:
+            self._worker.has_begun.wait(timeout)
 
     def flush(self, timeout: float) -> bool:
         """Extract from all pending turns; return whether none is left within `timeout` seconds."""
@@ -278,7 +240,7 @@ class Hosting:
         def left() -> float:
             return max(0.0, until - time.monotonic())
 
-        self._resumed.wait(left() / 2)
+        self._wait_for_worker(left() / 2)
         delivered = self._fail_safe.flush(left() / 2)
         # The process ends, and no person asks: words that may still be answered are left to the next one.
         # What failed is parked, and what no model extracts waits for one: neither would end with more time.
@@ -291,13 +253,13 @@ class Hosting:
             if self._closed:
                 return
             # Another thread may open the home again as soon as the lock is free, so close the one that was open.
-            home, model, resuming, markers = self.home, self._model, self._resuming, self._markers
-            self._stopping.set()
+            home, model, working, markers = self.home, self._model, self._working, self._markers
             self._worker.stop()
             self._closed = True
 
         def close(until: float) -> bool:
-            resuming.join(max(0.0, until - time.monotonic()))
+            if working is not None:
+                working.join(max(0.0, until - time.monotonic()))
             home.close()
             markers.close()
             if model is not None:

@@ -233,6 +233,24 @@ def test_an_engine_that_cannot_be_reached_is_asked_again(tmp_path: Path, monkeyp
         assert facts(recorder, "ada") == ["Likes tea"]
 
 
+def test_a_gentle_scan_pauses_as_long_as_it_works(tmp_path: Path) -> None:
+    with open_home(tmp_path) as recorder, learning(tmp_path) as bs:
+        recorder.memory("ada").record("t", exchange("tea"))
+        for gently, pause in ((True, 0.25), (False, 0.0)):
+            worker = Worker(bs, scan_seconds=0, gently=gently)
+            worker.look()
+            assert worker._pause(0.25) == pause
+
+
+def test_nobody_waits_for_the_scan_of_an_engine_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with learning(tmp_path) as bs:
+        worker = Worker(bs)
+        monkeypatch.setattr(bs.store, "streams", lambda *_: (_ for _ in ()).throw(StoreError("down")))
+        monkeypatch.setattr(worker._stopped, "wait", lambda _: worker.has_begun.is_set() and worker.stop())
+        worker.run()
+        assert worker.has_begun.is_set()
+
+
 def test_a_look_that_failed_is_followed_by_a_short_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that is away is waited for, which takes long and is no reason to come back late."""
     with learning(tmp_path) as bs:

@@ -127,7 +127,22 @@ def test_one_damaged_memory_does_not_keep_the_others_from_being_learned_from(hos
     assert manager.warm_retrieval()
     assert learned(manager) == ["Likes tea"]
     assert contents(manager, "cid") == ["Likes tea"]
-    assert "user bob: pending turns wait" in caplog.text
+    assert "user bob was not looked at, and is tried again" in caplog.text
+
+
+def test_a_start_opens_only_the_memories_that_have_changed(host):
+    manager = host.manager(ChatModel())
+    for user in ("ada", "bob"):
+        manager.add("t1", talk(), user_id=user)
+    assert learned(manager) == ["Likes tea"]
+    manager.close()
+    opened = []
+    for _ in range(2):
+        manager = host.manager(ChatModel())
+        assert manager.warm_retrieval()
+        opened.append(sorted(str(writer.scope) for writer in manager._hosting.home._services.states.writers()))
+        manager.close()
+    assert opened == [["user ada", "user bob"], []]
 
 
 def test_what_comes_after_the_end_is_taken_all_the_same(host):
