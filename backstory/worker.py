@@ -38,7 +38,10 @@ _LISTING_SECONDS = 3600.0
 """How long it may take an engine to list the names of very many streams, which is no sign of a worker that hangs."""
 
 _WRITTEN_AFTER = 1000
-"""An incomplete scan writes down what it found after each thousand memories that it opened."""
+"""An incomplete scan writes down what it found after this many memories that it opened, and more of very many."""
+
+_MOST_SETTLED = 1_000_000
+"""The most memories that are noted: a hundred megabytes during the scan. The others are opened at each start."""
 
 _RULES = 1
 """Raised when more of a log counts as pending."""
@@ -106,9 +109,11 @@ class SettledMemories:
         self._file = SideFile(home.home / f"worker{name}.json", _Settled, "time at a worker's start")
         # Another witness has to get the heads, and opening a memory sends them.
         self._salt = f"{_RULES} {__version__} {home.config.settings.witness}".encode()
-        self._known: set[str] | None = None
+        self._left: set[str] | None = None
+        """What the file has, without what was found again since; None before it was read."""
         self._found: set[str] = set()
-        self._written = 0
+        self._added = 0
+        """How many were found since the file was written that it does not have."""
 
     def digest(self, scope: Scope) -> str:
         """Return what stands for the heads of a memory.
@@ -123,34 +128,44 @@ class SettledMemories:
 
     def holds(self, digest: str) -> bool:
         """Whether nothing is pending at some heads, as far as known."""
-        if self._known is None:
-            try:
-                self._known = set((self._file.read() or _Settled()).digests)
-            except OSError as error:
-                _log.debug("%s cannot be read: %s", self._file.path, error)
-                self._known = set()
-        if digest in self._known:
+        left = self._read()
+        if digest in left:
+            left.remove(digest)
             self._found.add(digest)
-        return digest in self._known
+        return digest in self._found
 
     def add(self, digest: str) -> None:
         """Note that nothing is pending at some heads."""
-        self._found.add(digest)
+        if len(self._read()) + len(self._found) < _MOST_SETTLED:
+            self._found.add(digest)
+            self._added += 1
 
     def write(self, *, complete: bool) -> None:
         """Write what is known; now and then, and when the scan is `complete`, after which the rest is outdated."""
-        rest = set() if complete else self._known or set()
-        if not complete and len(self._found - rest) < self._written + _WRITTEN_AFTER:
-            return
-        self._written = len(self._found - rest)
-        if self._found | rest == self._known:
-            return
-        try:
-            self._file.write(_Settled(1, sorted(self._found | rest)))
-        except StoreError as error:
-            _log.debug(
-                "%s cannot be written, so more memories are opened at the next start: %s", self._file.path, error
-            )
+        left = set() if complete else self._read()
+        if complete:
+            due = bool(self._added or self._read())
+        else:
+            due = self._added >= max(_WRITTEN_AFTER, len(self._found) // 4)
+        if due:
+            try:
+                self._file.write(_Settled(1, sorted(self._found | left)))
+            except StoreError as error:
+                _log.debug(
+                    "%s cannot be written: more memories are opened at the next start: %s", self._file.path, error
+                )
+            self._added = 0
+        if complete:
+            self._left, self._found = None, set()
+
+    def _read(self) -> set[str]:
+        if self._left is None:
+            try:
+                self._left = set((self._file.read() or _Settled()).digests)
+            except OSError as error:
+                _log.debug("%s cannot be read: %s", self._file.path, error)
+                self._left = set()
+        return self._left
 
 
 class Worker:

@@ -1,4 +1,4 @@
-"""Read model: something derived from the logs of one memory, which can be dropped and derived again."""
+"""Read model: what is kept of one memory beside its logs, in this process and on its disk, and can be dropped."""
 
 from __future__ import annotations
 

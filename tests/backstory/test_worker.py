@@ -488,6 +488,23 @@ def test_a_scan_that_does_not_end_notes_what_it_has_found(tmp_path: Path, monkey
         assert opened(bs, monkeypatch) == users[2:]
 
 
+def test_memories_beyond_the_most_are_opened_at_each_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backstory.worker._MOST_SETTLED", 2)
+    users = [f"user-{number}" for number in range(4)]
+    settled(tmp_path, *users)
+    for _ in range(2):
+        with learning(tmp_path) as bs:
+            assert opened(bs, monkeypatch) == users[2:]
+
+
+def test_what_is_outdated_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settled(tmp_path, "ada", "bob")
+    with learning(tmp_path) as bs:
+        bs.forget_user("ada")
+        assert opened(bs, monkeypatch) == []
+    assert len(json.loads((tmp_path / "worker.json").read_bytes())["digests"]) == 1
+
+
 def test_the_file_names_no_user(tmp_path: Path) -> None:
     settled(tmp_path, "ada")
     assert b"ada" not in (tmp_path / "worker.json").read_bytes()
