@@ -6,8 +6,8 @@ what it says. Those do not count that were taken out as wrong, by a model or a p
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import assert_never
+from collections.abc import Collection, Iterable
+from typing import Protocol, assert_never
 
 import msgspec
 
@@ -52,52 +52,94 @@ class _Said(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CitedState(msgspec.Struct, frozen=True, array_like=True):
-    """All that is known at a head of the ledger."""
+    """How far the ledger was read, and the commit of the transcript that memory was last cleared at."""
 
     edition: str
-    head: Head
-    end: int
-    cleared: int
-    facts: list[tuple[str, _Said, tuple[Turn, ...]]]
-    gone: list[tuple[Turn, list[str]]]
+    head: Head = EMPTY
+    end: int = 0
+    cleared: int = 0
+
+
+class CitedThread(msgspec.Struct, frozen=True, array_like=True):
+    """What is known of one thread: the facts that cite its turns, by their ids, and by turn the facts that are gone."""
+
+    facts: list[tuple[str, _Said, tuple[str, ...]]]
+    gone: list[tuple[str, list[str]]]
+
+
+class KnownCited(Protocol):
+    """What was known at a head of the ledger, to go on from."""
+
+    state: CitedState
+    threads: list[str]
+
+    def part(self, thread: str) -> CitedThread:
+        """Return what was known of a thread."""
+
+    def threads_of(self, fact_id: str) -> Iterable[str]:
+        """Return the thread whose turns a fact cites, if it cites any; there may be others."""
 
 
 class CitedFacts:
-    """Follows the ledger of a scope, from its first line or from a state; not safe for threads."""
+    """Follows the ledger of a scope, from its first line or from what was known; not safe for threads.
 
-    def __init__(self, store: EventStore, scope: Scope, state: CitedState | None = None) -> None:
+    What was known is read when it is asked for, thread by thread.
+    """
+
+    def __init__(self, store: EventStore, scope: Scope, known: KnownCited | None = None) -> None:
         self._store = store
         self._ledger = scope.stream(LEDGER)
-        self._begin("")
-        if state is not None:
-            self._edition, self._head, self._end, self.cleared = state.edition, state.head, state.end, state.cleared
-            for fact_id, said, cites in state.facts:
-                self._cite(fact_id, said, cites)
-            self._gone.update((turn, set(ids)) for turn, ids in state.gone)
+        self._begin("", known)
 
     def state(self) -> CitedState:
-        """Return what is known."""
-        facts = [(key, self._facts[cites[0]][key], cites) for key, cites in self._cites.items()]
-        gone = [(turn, sorted(ids)) for turn, ids in self._gone.items() if ids]
-        return CitedState(self._edition, self._head, self._end, self.cleared, facts, gone)
+        """Return where this stands."""
+        return CitedState(self._edition, self._head, self._end, self.cleared)
 
-    def _begin(self, edition: str) -> None:
-        self._edition = edition
-        self._head, self._end = EMPTY, 0
+    def parts(self) -> dict[str, CitedThread]:
+        """Return all that is known, by thread."""
+        self._read_known(tuple(self._unread))
+        parts: dict[str, CitedThread] = {}
+        for fact_id, cites in self._cites.items():
+            part = parts.setdefault(cites[0][0], CitedThread([], []))
+            part.facts.append((fact_id, self._facts[cites[0]][fact_id], tuple(turn for _, turn in cites)))
+        for (thread, turn), ids in self._gone.items():
+            if ids:
+                parts.setdefault(thread, CitedThread([], [])).gone.append((turn, sorted(ids)))
+        return parts
+
+    def _read_known(self, threads: Iterable[str]) -> None:
+        """Take in what was known of threads, unless it was."""
+        if self._known is None:
+            return
+        for thread in self._unread.intersection(threads):
+            part = self._known.part(thread)
+            for fact_id, said, turns in part.facts:
+                self._cite(fact_id, said, tuple((thread, turn) for turn in turns))
+            self._gone.update(((thread, turn), set(ids)) for turn, ids in part.gone)
+            self._unread.discard(thread)
+
+    def _begin(self, edition: str, known: KnownCited | None = None) -> None:
+        state = CitedState(edition) if known is None else known.state
+        self._edition, self._head, self._end = state.edition, state.head, state.end
+        self._known = known
+        self._unread: set[str] = set() if known is None else set(known.threads)
+        """The threads of which nothing was taken in yet."""
         self._cites: dict[str, tuple[Turn, ...]] = {}
         self._facts: dict[Turn, dict[str, _Said]] = {}
         """By turn the facts that say what it says, by their ids."""
         self._gone: dict[Turn, set[str]] = {}
         """By turn the ids of its facts that have ended, or were taken back."""
-        self.cleared = 0
+        self.cleared = state.cleared
         """The commit of the transcript that memory was last cleared at."""
 
     def of(self, thread: str, turn: str) -> tuple[str, ...]:
         """Return the texts of the facts that cite a turn, the oldest first."""
+        self._read_known((thread,))
         return tuple(fact.content for fact in self._facts.get((thread, turn), {}).values())
 
     def changed(self, thread: str, turn: str, now: str) -> bool:
         """Whether facts were learned from a turn of which none is true any more, as far as memory knows."""
+        self._read_known((thread,))
         gone = self._gone.get((thread, turn), set())
         facts = self._facts.get((thread, turn), {})
         if not gone and not facts:
@@ -121,6 +163,7 @@ class CitedFacts:
             except CorruptLogError:
                 # If it is damage, reading from the first line meets it again.
                 pass
+        self._read_known(tuple(self._unread))
         before = set(self._facts)
         self._begin(edition)
         try:
@@ -138,6 +181,7 @@ class CitedFacts:
 
     def _take(self, commit: Commit, changed: set[Turn]) -> None:
         if commit.cause.kind == "clear":
+            self._read_known(tuple(self._unread))
             changed.update(self._facts)
             self._cites.clear()
             self._facts.clear()
@@ -162,6 +206,7 @@ class CitedFacts:
     def _put(self, fact: Fact, changed: set[Turn]) -> None:
         cites = tuple((fact.source, turn) for turn in fact.evidence)
         if cites:
+            self._read_known((fact.source,))
             self._cite(fact.id, _Said(fact.content, lapses(fact)), cites)
             changed.update(cites)
             for turn in cites:
@@ -172,11 +217,17 @@ class CitedFacts:
         for turn in cites:
             self._facts.setdefault(turn, {})[fact_id] = said
 
+    def _read_of(self, fact_id: str) -> None:
+        if self._known is not None:
+            self._read_known(self._known.threads_of(fact_id))
+
     def _end_fact(self, fact_id: str) -> None:
+        self._read_of(fact_id)
         for turn in self._cites.get(fact_id, ()):
             self._gone.setdefault(turn, set()).add(fact_id)
 
     def _drop(self, fact_id: str, changed: set[Turn]) -> None:
+        self._read_of(fact_id)
         for turn in self._cites.pop(fact_id, ()):
             changed.add(turn)
             facts = self._facts[turn]

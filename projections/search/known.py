@@ -127,6 +127,7 @@ class Known:
     def _read_file(self, within: str) -> bool:
         from backstory.projections.search.lexical.index import LexicalIndex
         from backstory.projections.search.lexical.places import StoredKeys
+        from backstory.projections.search.on_disk.stored_cited import StoredCited
         from backstory.projections.search.on_disk.stored_turns import StoredTurns
         from backstory.projections.search.on_disk.words_file import WordsFile
 
@@ -140,7 +141,7 @@ class Known:
         else:
             turns = StoredTurns(file)
             self.turns = Turns(self._store, self._scope, self._follower, turns)
-            self._cited = CitedFacts(self._store, self._scope, turns.cited)
+            self._cited = CitedFacts(self._store, self._scope, StoredCited(file))
             self._words[within] = LexicalIndex(stored=turns.places)
         self._files[within] = file
         return True
@@ -171,6 +172,7 @@ class Known:
         return WordsFile(self._store, self._scope, self._paths["facts"]).write({LEDGER: stand}, columns)
 
     def _write_turns(self, words: LexicalIndex) -> bool:
+        from backstory.projections.search.on_disk.stored_cited import cited_columns
         from backstory.projections.search.on_disk.stored_turns import turn_columns
         from backstory.projections.search.on_disk.words_file import Stand, WordsFile
 
@@ -179,7 +181,7 @@ class Known:
             return False
         stands = {LEDGER: Stand(cited.edition, cited.head), TRANSCRIPT: Stand(origin.edition, origin.said.head)}
         return WordsFile(self._store, self._scope, self._paths["turns"]).write(
-            stands, lambda: turn_columns(self.turns.standing, origin, cited, words)
+            stands, lambda: turn_columns(self.turns.standing, origin, words) | cited_columns(self._cited)
         )
 
     def _facts_of(self, served: ServedMemory, head: Head) -> Change:

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backstory.projections.derived_files import DamagedError
-from backstory.projections.search.cited_facts import CitedState
 from backstory.projections.search.lexical.column_file import ColumnFile, Columns, Numbers
 from backstory.projections.search.lexical.index import LexicalIndex
 from backstory.projections.search.lexical.places import StoredPlaces
@@ -25,11 +24,10 @@ _view = msgspec.json.Decoder(TurnView)
 
 
 class TurnsState(msgspec.Struct, frozen=True, array_like=True):
-    """What a file says beside its columns: where turns were read to, the tags of those that have some, cited facts."""
+    """What a file says beside its columns: where turns were read to, and the tags of those that have some."""
 
     origin: FollowerOrigin
     tagged: Tagged
-    cited: CitedState
 
 
 class StoredTurns(Mapping[str, TurnView]):
@@ -39,7 +37,6 @@ class StoredTurns(Mapping[str, TurnView]):
         state = msgspec.msgpack.decode(file.packed("state"), type=TurnsState)
         self.places = places = StoredPlaces(file)
         self.origin = state.origin
-        self.cited = state.cited
         self.count = places.size - 1
         self._tagged = state.tagged
         self._stands: Flags = np.arange(places.size) > 0
@@ -109,9 +106,7 @@ class StoredTurns(Mapping[str, TurnView]):
         return found
 
 
-def turn_columns(
-    standing: Mapping[str, TurnView], origin: FollowerOrigin, cited: CitedState, words: LexicalIndex
-) -> Columns:
+def turn_columns(standing: Mapping[str, TurnView], origin: FollowerOrigin, words: LexicalIndex) -> Columns:
     """Return what a file holds of turns and their index.
 
     Raises:
@@ -126,5 +121,5 @@ def turn_columns(
         "turns": b"".join(views),
         "ends": np.cumsum([0, *map(len, views)], dtype=np.int64),
         "at": np.array([b"", *(said.at.encode("ascii") for said in turns)], "S"),
-        "state": msgspec.msgpack.encode(TurnsState(origin, tagged, cited)),
+        "state": msgspec.msgpack.encode(TurnsState(origin, tagged)),
     }

@@ -36,7 +36,7 @@ from backstory.projections.search.lexical.column_file import ColumnFile, Columns
 
 _log = logging.getLogger(__name__)
 
-_VERSION = 2
+_VERSION = 3
 """Raise it whenever what is kept changes, or how texts are cut into words."""
 
 _PATIENCE_SECONDS = 0.05

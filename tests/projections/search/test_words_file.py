@@ -465,6 +465,47 @@ def test_a_first_fact_does_not_make_the_file_useless(memory: MemoryHandle, bs: B
         assert is_in_use(other)
 
 
+def cite(memory: MemoryHandle, thread: str, turn: str, content: str) -> None:
+    item = {"content": content, "confidence": 0.9, "evidence": [turn]}
+    memory.extract([RecordedReply(thread, json.dumps({"newFacts": [item]}))])
+
+
+def test_of_facts_that_cite_turns_only_those_of_a_thread_that_is_asked_for_are_read(bs: Backstory) -> None:
+    memory = bs.memory("ada")
+    for thread in ("monday", "tuesday"):
+        for number, text in enumerate(SAID):
+            say(memory, thread, f"m{number}", text)
+        cite(memory, thread, "m6", f"Went to the seaside on {thread}")
+    assert [hit.thread for hit in memory.search("seaside", within="turns", top_k=2)] == ["tuesday", "monday"]
+    with opened(bs.home) as other:
+        handle = other.memory("ada")
+        assert [hit.thread for hit in handle.search("seaside", within="turns", top_k=2)] == ["tuesday", "monday"]
+        cited = other._services.states(ADA).search._kept._cited
+        assert cited._unread == {"monday", "tuesday"}
+        say(memory, "monday", "m7", "one more")
+        cite(memory, "monday", "m7", "Owns a boat")
+        assert "m7" in {hit.id for hit in handle.search("boat", within="turns")}
+        assert cited._unread == {"tuesday"}
+        memory.remove_fact(next(fact.id for fact in memory.facts() if "tuesday" in fact.content))
+        assert {hit.thread for hit in handle.search("seaside", within="turns")} == {"monday"}
+        assert not cited._unread
+
+
+def test_a_fact_that_came_back_since_the_file_was_written_says_what_its_turn_says(bs: Backstory) -> None:
+    memory = bs.memory("ada")
+    for number, text in enumerate(SAID):
+        say(memory, "monday", f"m{number}", text)
+    cite(memory, "monday", "m6", "Went to the seaside")
+    commit = memory.remove_fact(memory.facts()[0].id).commit
+    assert found(memory)
+    with opened(bs.home) as other:
+        assert found(other.memory("ada"))
+        assert is_in_use(other)
+        memory.revert(commit)
+        search = other._services.states(ADA).search
+        assert not search.said("Lisbon", 1, lambda _: False)[0].changed
+
+
 def test_few_turns_have_no_file(bs: Backstory) -> None:
     say(bs.memory("ada"), "monday", "m1", "the cello")
     assert found(bs.memory("ada")) == ["m1"]
