@@ -30,8 +30,7 @@ from backstory.projections.derived_files import DamagedError
 from backstory.projections.history.moment import Moment
 from backstory.projections.history.refusals import RefusedEvent
 from backstory.projections.index import questions
-from backstory.projections.index.builder import IndexProgress
-from backstory.projections.index.comparing import differences
+from backstory.projections.index.builder import IndexProgress, differences
 from backstory.projections.index.index_file import SMALL_BYTES, IndexFile, IndexSnapshot
 from backstory.projections.index.questions import Around
 from backstory.projections.index.schema import (
