@@ -198,7 +198,8 @@ class ScopeState:
     def _models(self, *, made: bool) -> Iterator[ReadModel]:
         for name, part in vars(ScopeState).items():
             if isinstance(part, _Part) and (not made or name in self.__dict__):
-                model = getattr(self, name)
+                # What is done to all of them is no use of one.
+                model = self.__dict__.get(name) if made else getattr(self, name)
                 if isinstance(model, ReadModel):
                     yield model
 

@@ -153,3 +153,11 @@ def test_a_memory_that_was_not_asked_for_long_holds_none_either(many: Many, monk
     assert many.asked("user8") == first
     assert many.held() == {"user8"}
     assert many.asked("user9") == first
+
+
+def test_the_end_closes_also_what_was_not_asked_for_long(many: Many, monkeypatch: pytest.MonkeyPatch) -> None:
+    searches = [many.bs._services.states(Scope(name)).search for name in sorted(many.held())]
+    now = monotonic()
+    monkeypatch.setattr(scope_state, "monotonic", lambda: now + 601)
+    many.bs.close()
+    assert [search.meaning.vectors._file.is_closed() for search in searches if search.meaning] == [True] * 3
