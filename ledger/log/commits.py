@@ -14,17 +14,13 @@ _HASH_FIELD = len('"hash":""}') + len(EMPTY.hash)
 """The bytes at the end of each line that hold its hash."""
 
 
-def read_commits(
-    store: EventStore, stream: str, after: Head = EMPTY, *, byte: int | None = None, until: Head | None = None
-) -> Iterator[Commit]:
+def read_commits(store: EventStore, stream: str, after: Head = EMPTY, *, until: Head | None = None) -> Iterator[Commit]:
     """Yield the commits after a head, each checked against the chain, up to the end or to another head.
-
-    `byte` is as for `EventStore.read`.
 
     Raises:
         CorruptLogError: At the first line that is not what was written.
     """
-    for commit, _ in read_commits_and_ends(store, stream, after, byte, until):
+    for commit, _ in read_commits_and_ends(store, stream, after, None, until):
         yield commit
 
 

@@ -144,8 +144,8 @@ class _Look(msgspec.Struct, frozen=True):
 class IndexFile:
     """The index of one scope, wherever it is; safe for threads and processes.
 
-    Logs of less than `small` bytes need no file. `lock_timeout` is how many seconds to wait for the file to delete it,
-    `patience` how many to wait with a question. `progress` is called when the index is built or catches up.
+    Logs of less than `small` bytes need no file. `lock_timeout` is how many seconds to wait for the file to delete it;
+    `progress` is called when the index is built or catches up.
     """
 
     def __init__(
@@ -157,7 +157,6 @@ class IndexFile:
         progress: IndexProgress | None = None,
         small: int = SMALL_BYTES,
         lock_timeout: float = 120.0,
-        patience: float = _PATIENCE_SECONDS,
         clock: Clock | None = None,
     ) -> None:
         self.store = store
@@ -166,7 +165,6 @@ class IndexFile:
         self._progress = progress
         self._small_bytes = small
         self._lock_timeout = lock_timeout
-        self._patience = patience
         self._clock = clock or SystemClock()
         self._streams = (scope.stream(LEDGER), scope.stream(TRANSCRIPT))
         self._forget()
@@ -216,7 +214,7 @@ class IndexFile:
                 return
             # To index for this process alone would be work for nothing.
             try:
-                with self._locked(fcntl.LOCK_EX, self._patience):
+                with self._locked(fcntl.LOCK_EX, _PATIENCE_SECONDS):
                     pass
             except (KeptError, UnusableError):
                 return
@@ -231,14 +229,14 @@ class IndexFile:
             return question(self._private())
         try:
             if self._distrusted is None:
-                with self._locked(fcntl.LOCK_SH, self._patience):
+                with self._locked(fcntl.LOCK_SH, _PATIENCE_SECONDS):
                     standing = self._from_file()
                     if standing is not None:
                         look = self._look(standing.tip)
                         if look.stale is None and (not look.behind or _reaches(standing.tip, until)):
                             self._own = None
                             return question(standing)
-            with self._locked(fcntl.LOCK_EX, self._patience):
+            with self._locked(fcntl.LOCK_EX, _PATIENCE_SECONDS):
                 return question(self._renewed())
         except KeptError:
             if self._own is None:
@@ -406,7 +404,7 @@ class IndexFile:
             if not self.path.exists():
                 return None
             try:
-                with classified(io_is_damage=True), self._locked(fcntl.LOCK_SH, self._patience):
+                with classified(io_is_damage=True), self._locked(fcntl.LOCK_SH, _PATIENCE_SECONDS):
                     standing = self._from_file()
                     return None if standing is None else question(standing.kv, standing.tip)
             except KeptError:
