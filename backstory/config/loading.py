@@ -21,8 +21,7 @@ from backstory.config.host_file import NAME as HOST_FILE
 from backstory.config.host_file import HostFile, read_host_file, uses_server
 from backstory.config.model_factory import ModelLike, as_model
 from backstory.config.provider_model import OWN_PROVIDERS, ForeignModel, ProviderModel, read_foreign
-from backstory.config.settings import NO_EMBEDDER, WEIGHTS, ModelSettings, Settings
-from backstory.config.value_ranges import kind_of
+from backstory.config.settings import NO_EMBEDDER, WEIGHTS, ModelSettings, Settings, kind_of
 from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue
 from backstory.ledger.extraction.models.model import Model

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from backstory.config.host_file import DEERFLOW, host_file_of, write_host_file
 from backstory.config.model_factory import as_model
+from backstory.deerflow.agent_markers import AgentMarkers
 from backstory.deerflow.config import Configured
-from backstory.deerflow.files.agent_markers import AgentMarkers
 from backstory.deerflow.home_import import agents_in, import_if_due
-from backstory.deerflow.hooks import Hooks
 from backstory.deerflow.memory import Document, HostedMemory
 from backstory.deerflow.model_port import choose_model
 from backstory.deerflow.model_record import describe_model
-from backstory.deerflow.observers import CallObserver, RunTraces
+from backstory.deerflow.observers import CallObserver, Hooks, RunTraces
 from backstory.home import Backstory
 from backstory.integrations.identity import present_config
 from backstory.ledger.concurrency.forks import ForkLock, start_thread

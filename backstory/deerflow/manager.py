@@ -9,9 +9,9 @@ from typing import ClassVar, Literal, Self
 from pydantic import PrivateAttr
 
 from backstory.deerflow.config import read_backend_config
-from backstory.deerflow.hooks import HOOKS, read_hooks
 from backstory.deerflow.hosting import Hosting, scope_named
 from backstory.deerflow.memory import Document, HostedMemory, checked_document
+from backstory.deerflow.observers import HOOKS, read_hooks
 from backstory.ledger.core.errors import CapError, ConfigError, DuplicateFactError, NotFoundError
 from backstory.ledger.core.policy import read_category
 

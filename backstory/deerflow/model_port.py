@@ -10,8 +10,7 @@ from typing import Protocol, runtime_checkable
 from backstory.config.model_factory import as_model, status_of
 from backstory.config.provider_model import ForeignModel, make_chat_model
 from backstory.deerflow.config import Configured
-from backstory.deerflow.hooks import Hooks
-from backstory.deerflow.observers import CallObserver, RunTraces
+from backstory.deerflow.observers import CallObserver, Hooks, RunTraces
 from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.extraction.models.model import Answer, Model, Prompt, Usage, token_count
 from backstory.ledger.learning.observing import CallStarted

@@ -23,21 +23,19 @@ from backstory.copies import LocalCopies
 from backstory.home import Backstory
 from backstory.http.access.gate import Gate
 from backstory.http.access.tokens import FILE, TokenFile, Tokens
-from backstory.http.caching.answers import Answers
-from backstory.http.caching.repeating import Repeating
 from backstory.http.deerflow import router as deerflow_router
 from backstory.http.head_requests import HeadRequests
+from backstory.http.kept_answers import Answers, Repeating
 from backstory.http.limits import Limiter, Limits
 from backstory.http.mcp.deferred import Deferred, Endpoint
 from backstory.http.metrics import Metrics, Timed
 from backstory.http.news import News
-from backstory.http.openapi.docs_page import add_docs
 from backstory.http.openapi.schemas import add_refusals, components
 from backstory.http.problems import Unexpected, answer_errors
 from backstory.http.proxy import ANSWER_HEADERS, PROTOCOLS, Proxy
 from backstory.http.routes import changing, events, explaining, home, reading, recording
 from backstory.integrations.threads import run_in_thread
-from backstory.page.serving import add_page
+from backstory.page.serving import add_docs, add_page
 from backstory.version import __version__
 
 __all__ = ["OpensHome", "ServerOptions", "create_app"]

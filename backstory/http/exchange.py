@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from backstory.home import Backstory
 from backstory.http.access.callers import Caller, Right
-from backstory.http.caching.answers import Answers, KeptAnswer, key_of, matches
+from backstory.http.kept_answers import Answers, KeptAnswer, key_of, matches
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import UsageError, WrongExpectedVersionError
 from backstory.memory import MemoryHandle

@@ -1,4 +1,7 @@
-"""Run of memory tests: each file replayed once or several times, its expectations judged, the result as values."""
+"""Run of memory tests: each file replayed once or several times, its expectations judged; values, or JUnit's XML.
+
+In the XML a file is a suite, and an expectation a case.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,8 @@ from backstory.services.services import NO_MODEL
 
 if TYPE_CHECKING:
     from backstory.config.model_factory import ModelLike
+import re
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 
 class RememberedFact(msgspec.Struct, frozen=True):
@@ -252,3 +257,27 @@ class _Counts:
             elif isinstance(event, UpdateFailed):
                 self.failed += 1
                 self.notes[f"the update of thread {commit.cause.thread} failed: {event.detail}"] = None
+
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit(result: TestResult) -> bytes:
+    """Return the XML of a result; without times, so that equal results are equal bytes."""
+    total = result.passed + result.failed
+    root = Element("testsuites", tests=str(total), failures=str(result.failed), errors="0")
+    for one in result.files:
+        failed = sum(not verdict.ok for verdict in one.expectations)
+        suite = SubElement(
+            root, "testsuite", name=_text(one.file), tests=str(len(one.expectations)), failures=str(failed), errors="0"
+        )
+        for verdict in one.expectations:
+            case = SubElement(suite, "testcase", classname=_text(one.file), name=_text(verdict.expect))
+            if not verdict.ok:
+                SubElement(case, "failure", message=_text(verdict.why)).text = _text(verdict.text)
+    indent(root)
+    return b'<?xml version="1.0" encoding="utf-8"?>\n' + tostring(root, "unicode").encode() + b"\n"
+
+
+def _text(text: str) -> str:
+    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,16 +1,17 @@
-"""Route of the page: `/` and its files under `/page/`, with a strict policy of what they may load."""
+"""Routes of pages: `/` with its files under `/page/`, and Swagger UI at `/docs`; policies say what they may load."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from fastapi import FastAPI
+import fastapi_offline
+from fastapi import FastAPI, Request
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["FOLDER", "WEB", "add_page"]
+__all__ = ["FOLDER", "WEB", "add_docs", "add_page"]
 
 WEB = Path(__file__).parent / "web"
 FOLDER = "/page"
@@ -58,3 +59,50 @@ class _WithHeaders:
             await send(message)
 
         await self._app(scope, receive, sent)
+
+
+_DOCS_FILES = Path(fastapi_offline.__file__).parent / "static"
+_DOCS_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_DOCS_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Backstory: HTTP interface</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="{root}/static/swagger-ui.css">
+</head>
+<body>
+<div id="swagger-ui"></div>
+<script src="{root}/static/swagger-ui-bundle.js"></script>
+<script src="{root}/docs/begin.js"></script>
+</body>
+</html>
+"""
+# The page may hold no script of its own, so that its policy can forbid such scripts.
+_DOCS_BEGIN = """const root = new URL("..", document.currentScript.src).pathname;
+SwaggerUIBundle({
+  url: root + "openapi.json",
+  dom_id: "#swagger-ui",
+  deepLinking: true,
+  persistAuthorization: false,
+  validatorUrl: null,
+});
+"""
+
+
+def add_docs(app: FastAPI) -> None:
+    """Serve the page and its files."""
+    app.mount("/static", StaticFiles(directory=_DOCS_FILES), name="static")
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs(request: Request) -> Response:
+        root = request.scope.get("root_path", "")
+        return HTMLResponse(_DOCS_PAGE.format(root=root), headers={"Content-Security-Policy": _DOCS_POLICY})
+
+    @app.get("/docs/begin.js", include_in_schema=False)
+    async def begin() -> Response:
+        return Response(_DOCS_BEGIN, media_type="text/javascript")

@@ -12,7 +12,7 @@ from hosts import ChatModel, Host, contents, learned, learning, talk
 
 from backstory import Backstory
 from backstory.deerflow import BackstoryMemoryManager
-from backstory.deerflow.files.agent_markers import MARKER, RECORD
+from backstory.deerflow.agent_markers import MARKER, RECORD
 
 
 @pytest.fixture(autouse=True)

@@ -335,8 +335,7 @@ def test_a_binding_that_fails_changes_nothing(host, where, caplog):
 
 
 def test_the_oldest_traces_are_forgotten_where_there_are_many():
-    from backstory.deerflow.hooks import Hooks
-    from backstory.deerflow.observers import RunTraces
+    from backstory.deerflow.observers import Hooks, RunTraces
     from backstory.ledger.core.scope import Scope
 
     traces = RunTraces(Hooks())

@@ -18,7 +18,7 @@ from backstory import Backstory
 from backstory.http.access.callers import LOCAL
 from backstory.http.access.tokens import TokenFile
 from backstory.http.app import create_app
-from backstory.http.caching.answers import Answers, KeptAnswer
+from backstory.http.kept_answers import Answers, KeptAnswer
 from backstory.ledger.core.commit import EMPTY, Head
 from backstory.ledger.core.scope import Scope
 from backstory.services.services import HeadsSeen

@@ -12,9 +12,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from scripted_agents import Scripted, agent, run, said
 
 from backstory import Backstory
-from backstory.langchain import pictures
-from backstory.langchain.conversations import Conversation
-from backstory.langchain.pictures import Pictures
+from backstory.langchain import conversations
+from backstory.langchain.conversations import Conversation, Pictures
 
 PICTURE = "iVBORw0KGgo" + "abcd" * 50_000 + "=="
 CHANGED = PICTURE[:100_000] + "X" + PICTURE[100_001:]
@@ -24,13 +23,13 @@ CHANGED = PICTURE[:100_000] + "X" + PICTURE[100_001:]
 def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every picture that is hashed; nothing is known from before."""
     found: list[str] = []
-    hash_of = pictures._hashed
+    hash_of = conversations._hashed
 
     def counted(picture: str) -> str:
         found.append(picture)
         return hash_of(picture)
 
-    monkeypatch.setattr(pictures, "_hashed", counted)
+    monkeypatch.setattr(conversations, "_hashed", counted)
     monkeypatch.setattr("backstory.langchain.conversations._pictures", Pictures())
     return found
 

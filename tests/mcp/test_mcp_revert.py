@@ -12,9 +12,9 @@ from mcp.shared.exceptions import MCPError
 
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.models.recorded import RecordedReply
+from backstory.mcp.answering import Confirmation
 from backstory.mcp.opening import Opened
 from backstory.mcp.server import memory_server
-from backstory.mcp.tools.confirming import Confirmation
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from backstory.cli.app import app
 from backstory.home import Backstory
 from backstory.page import PAGE_BEGINS, graph_page
-from backstory.page.modules import linked
+from backstory.page.bundle import linked
 from backstory.projections.graph import Edge, FactNode, Graph, LeftOut, ThreadNode, UpdateNode
 
 EVIL = [

@@ -1,13 +1,17 @@
-"""Results that only the command line has: those of several scopes, and configured values with their origin."""
+"""Results that only the command line has, and the pages of an import and of the move of a home."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from backstory.cli.pages.labels import counted
+from backstory.cli.pages.page import Page
 from backstory.ledger.core.scope import Scope
-from backstory.results import RecordResult
+from backstory.lifecycle.copying import CancelledCopy, CopiedHome
+from backstory.projections.history.views import LogEntry
+from backstory.results import ImportedDocument, ReadFile, RecordResult
 
 
 def in_scope(scope: Scope, result: msgspec.Struct) -> dict[str, object]:
@@ -95,3 +99,65 @@ class WrittenTest(msgspec.Struct, frozen=True):
     files: tuple[str, ...]
     words: tuple[str, ...]
     notes: tuple[str, ...]
+
+
+_MOST_REASONS = 10
+
+
+def import_lines(page: Page, imported: ImportedDocument, entry: LogEntry | None, *, dry_run: bool) -> None:
+    """Show an import, or with `dry_run` what it would bring."""
+    read = imported.read
+    if read is None:
+        return
+    if read.turns:
+        held = f"{counted(read.turns, 'turn')} of {counted(read.threads, 'conversation')}"
+    else:
+        held = counted(read.facts, "fact") if read.facts or dry_run else ""
+    page.line(f"{read.title} ({read.format}){f': {held}' if held else ''}")
+    if dry_run:
+        for text in read.first:
+            page.line(f"  {text}")
+        page.line("nothing was written")
+    elif read.turns:
+        page.line(f"{read.new:,} recorded, {read.known:,} were here already")
+        if read.new:
+            page.line("`backstory extract --clock turns` learns from them, as of the times of the turns")
+    else:
+        if read.known:
+            page.line(f"{read.known:,} were here already")
+        if entry is not None and (read.new or not read.facts):
+            page.line(f"commit {entry.seq}: {entry.summary}")
+        page.line(f"{counted(len(imported.facts), 'fact')} in memory now")
+    _reasons(page, read)
+
+
+def _reasons(page: Page, read: ReadFile) -> None:
+    _counts(page, "refused", read.refused)
+    _counts(page, "left out", read.left_out)
+    if read.unread_keys:
+        page.line(f"keys that were not read: {', '.join(read.unread_keys)}")
+
+
+def _counts(page: Page, what: str, counts: Mapping[str, int]) -> None:
+    for reason, count in list(counts.items())[:_MOST_REASONS]:
+        page.line(f"{what}: {count:,}, {reason}")
+
+
+def copied_lines(page: Page, done: CopiedHome) -> None:
+    """Print what a copy has moved."""
+    what = f"{counted(done.commits, 'commit')} in {counted(done.streams, 'stream')}"
+    if done.new:
+        page.line((f"Moved {what} from {done.source} to {done.target}.", "bold"))
+    else:
+        page.line((f"All {what} of {done.source} are in {done.target} already.", "bold"))
+    page.line(f"{done.source} takes no changes any more.")
+    if done.files:
+        page.line(f"Copied beside the logs: {', '.join(done.files)}.")
+    if done.kept:
+        page.line(f"Not copied, since the target has another one: {', '.join(done.kept)}.")
+
+
+def cancelled_lines(page: Page, done: CancelledCopy) -> None:
+    """Print what has become of a copy that was given up."""
+    page.line((f"{done.source} takes changes again.", "bold"))
+    page.line(f"{done.target} stays an incomplete copy. Delete it, or run `backstory copy` again to complete it.")

@@ -191,7 +191,7 @@ def import_(
     Example: backstory --user ada import conversations.json --dry-run
     """
     from backstory.cli.inputs import file_given
-    from backstory.cli.pages.imports import import_lines
+    from backstory.cli.pages.answers import import_lines
 
     session = session_of(ctx)
     with (

@@ -12,7 +12,7 @@ from backstory.cli.verbs.facts import TagFilter
 
 if TYPE_CHECKING:
     from backstory.cli.pages.page import Page
-    from backstory.hooks.installing import HookChange
+    from backstory.hooks.hosts import HookChange
     from backstory.projections.context import Context
 
 
@@ -104,8 +104,7 @@ def install(
     Example: backstory hook install claude-code
     """
     from backstory.cli.verbs.serving import stated_command
-    from backstory.hooks.hosts import HOSTS
-    from backstory.hooks.installing import change
+    from backstory.hooks.hosts import HOSTS, change
     from backstory.ledger.core.errors import UsageError
 
     session = session_of(ctx)

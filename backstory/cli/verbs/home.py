@@ -97,7 +97,7 @@ def copy(
 
     Example: backstory copy ~/.backstory postgresql://db.example.com/memory
     """
-    from backstory.cli.pages.moves import cancelled_lines, copied_lines
+    from backstory.cli.pages.answers import cancelled_lines, copied_lines
     from backstory.cli.session import progress_of_total
     from backstory.lifecycle.copying import cancel as give_up
     from backstory.lifecycle.copying import copy_home

@@ -124,7 +124,7 @@ def run_tests(
     Example: backstory test ada.test.yaml
     """
     from backstory.memory_tests.comparison import compare as compare_with
-    from backstory.memory_tests.junit import junit as as_junit
+    from backstory.memory_tests.run import junit as as_junit
     from backstory.memory_tests.run import run_tests as run
 
     session = session_of(ctx)

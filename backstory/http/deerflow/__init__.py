@@ -2,8 +2,7 @@
 
 It may import everything but the rest of the server, of which it may import `access`.
 
-`routes` has the routes, `models` the bodies, `answers` turns errors into the answers of DeerFlow's gateway, `config`
-reads the configuration that clients are shown.
+`routes` has the routes and the answers to errors, `models` the bodies and the configuration that clients are shown.
 """
 
 from __future__ import annotations

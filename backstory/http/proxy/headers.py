@@ -1,8 +1,13 @@
-"""Headers that the proxy passes on: end-to-end ones, without what is between the client and this server alone."""
+"""Headers: which the proxy passes on, what memory is to do for a request, and how its client names the conversation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, TypeVar, get_args
+
+import msgspec
+
+from backstory.http.proxy.exchange import History
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -84,3 +89,82 @@ def _end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     given = list(headers)
     named = {option.strip().lower() for name, value in given if name == b"connection" for option in value.split(b",")}
     return [(name, value) for name, value in given if name not in _HOP_BY_HOP and name not in named]
+
+
+Mode = Literal["record", "read", "off"]
+"""Memory is put in and what is said is recorded; it is put in alone; or neither."""
+
+_NAMING = (
+    "thread-id",
+    "session-id",
+    "x-session-id",
+    # As Codex and Open WebUI have named theirs.
+    "conversation_id",
+    "session_id",
+    "x-conversation-id",
+    "x-openwebui-chat-id",
+)
+_NAMING_METADATA = ("thread_id", "session_id", "conversation_id", "chat_id")
+_LONGEST_HINT = 200
+
+_T = TypeVar("_T", bound=str)
+
+
+class UnknownValueError(Exception):
+    """A header has a value that it cannot have; the message is for the client."""
+
+
+class Wishes(msgspec.Struct, frozen=True):
+    """What a client asks of memory in its headers; None is the setting."""
+
+    mode: Mode = "record"
+    history: History | None = None
+    facts: bool = False
+
+
+def wishes_of(headers: Iterable[tuple[bytes, bytes]]) -> Wishes:
+    """Read what a client asks of memory.
+
+    Raises:
+        UnknownValueError: A header has another value than it may have.
+    """
+    given = list(headers)
+    return Wishes(
+        mode=_one_of("X-Backstory-Mode", get_args(Mode), given) or "record",
+        history=_one_of("X-Backstory-History", get_args(History), given),
+        facts=_one_of("X-Backstory-Facts", ("0", "1"), given) == "1",
+    )
+
+
+def _one_of(name: str, values: tuple[_T, ...], headers: Iterable[tuple[bytes, bytes]]) -> _T | None:
+    stated = header(headers, name.lower().encode()).lower()
+    if not stated:
+        return None
+    for value in values:
+        if value == stated:
+            return value
+    raise UnknownValueError(f"{name} must be {', '.join(values[:-1])} or {values[-1]}, got {stated[:40]!r}")
+
+
+def hint_of(headers: Iterable[tuple[bytes, bytes]], field: Callable[[str], object]) -> str | None:
+    """Return the name that a client gives its conversation, with where it stands; None where it gives none.
+
+    Args:
+        headers: The headers of the request.
+        field: Returns a field of its body by its name; None where there is none.
+    """
+    given = list(headers)
+    named = ((name, header(given, name.encode())) for name in _NAMING)
+    return next((_spelled(name, value) for name, value in named if value), None) or _in_body(field)
+
+
+def _in_body(field: Callable[[str], object]) -> str | None:
+    metadata = field("metadata")
+    fields: Mapping[object, object] = metadata if isinstance(metadata, Mapping) else {}
+    found = {f"metadata.{name}": fields.get(name) for name in _NAMING_METADATA}
+    found |= {"session_id": field("session_id"), "prompt_cache_key": field("prompt_cache_key")}
+    return next((_spelled(name, value) for name, value in found.items() if isinstance(value, str) and value), None)
+
+
+def _spelled(name: str, value: str) -> str:
+    return f"{name}={value[:_LONGEST_HINT]}"

@@ -1,20 +1,25 @@
-"""Passing on: sends a request to the upstream, and its answer to the client, byte for byte as it comes."""
+"""Passing on: sends a request to the upstream, and its answer to the client, byte for byte as it comes.
+
+Some models know no system messages, or their templates refuse one. Another request is sent then, and the model is
+remembered: a client that sends none must not get an error for the one that holds its memory.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Mapping
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import NamedTuple, Protocol
 
 import httpx
+import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
 from backstory.http.proxy.headers import Headers, to_client
 from backstory.http.proxy.outcomes import AnswerOutcome
 from backstory.http.proxy.protocol.protocol import ErrorShape
-from backstory.http.proxy.refusing import Again
 from backstory.http.proxy.upstream import Upstream
 
 _ERROR = 400
@@ -252,3 +257,65 @@ async def _relay(answered: _Answered, incoming: Incoming, send: Send, listener: 
     finally:
         await asyncio.shield(response.aclose())
     return AnswerOutcome.ANSWERED if response.status_code < _ERROR else AnswerOutcome.UPSTREAM_ERROR
+
+
+_STATUSES = frozenset({400, 422, 500})
+_MOST_BYTES = 64 * 2**10
+_REFUSAL = re.compile(
+    rb"system.{0,40}\b(?:role|message|prompt|instruction)|\brole.{0,80}\bsystem\b|roles must alternate"
+    rb"|developer instruction",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def refuses_system(answer: bytes) -> bool:
+    """Whether an error is about a system message."""
+    return _REFUSAL.search(answer) is not None
+
+
+class Otherwise(msgspec.Struct, frozen=True):
+    """Another body for a request that is refused.
+
+    Attributes:
+        body: Returns it, given the error; None where the error is about something else.
+        worked: Is called when the other request was taken.
+    """
+
+    body: Callable[[bytes], bytes | None]
+    worked: Callable[[], None]
+
+
+class Again:
+    """Another request in the place of a refused one.
+
+    Args:
+        otherwise: The other body.
+        request: Returns the request with a body.
+    """
+
+    def __init__(self, otherwise: Otherwise, request: Callable[[bytes], httpx.Request]) -> None:
+        self._otherwise = otherwise
+        self._request = request
+
+    def may_be(self, status: int) -> bool:
+        """Whether a response of this status may be a refusal."""
+        return status in _STATUSES
+
+    async def instead(self, body: AsyncIterator[bytes]) -> tuple[bytes, httpx.Request | None]:
+        """Read the beginning of a response, and return it, with the request to send instead, if there is one.
+
+        Raises:
+            httpx.HTTPError: The upstream broke off.
+        """
+        read = b""
+        async for chunk in body:
+            read += chunk
+            if len(read) > _MOST_BYTES:
+                return read, None
+        other = self._otherwise.body(read)
+        return read, None if other is None else self._request(other)
+
+    def was_answered(self, status: int) -> None:
+        """Note how the other request was answered."""
+        if status not in _STATUSES:
+            self._otherwise.worked()

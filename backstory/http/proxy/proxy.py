@@ -16,16 +16,23 @@ from starlette.types import Receive, Scope, Send
 from backstory.home import Backstory
 from backstory.http.access.callers import Caller, Right
 from backstory.http.proxy.exchange import Client, Exchange, Memories
-from backstory.http.proxy.headers import Headers, header, to_upstream
+from backstory.http.proxy.headers import Headers, UnknownValueError, header, hint_of, to_upstream, wishes_of
 from backstory.http.proxy.openai.protocol import OPENAI
 from backstory.http.proxy.outcomes import AnswerOutcome, MemoryOutcome, Note, Outcomes
-from backstory.http.proxy.passing import AnswerBrokeOffError, Incoming, Listener, break_off_quietly, pass_on
+from backstory.http.proxy.passing import (
+    Again,
+    AnswerBrokeOffError,
+    Incoming,
+    Listener,
+    Otherwise,
+    break_off_quietly,
+    pass_on,
+    refuses_system,
+)
 from backstory.http.proxy.protocol.asked import Asked, UnreadableRequestError, inflated
 from backstory.http.proxy.protocol.protocol import Endpoint, Protocol
 from backstory.http.proxy.recorder import Recorder, Silent
 from backstory.http.proxy.recordings import Recordings, done_within
-from backstory.http.proxy.refusing import Again, Otherwise, refuses_system
-from backstory.http.proxy.request_headers import UnknownValueError, hint_of, wishes_of
 from backstory.http.proxy.thread_names import ThreadNames
 from backstory.http.proxy.upstream import Upstream
 from backstory.integrations.threads import run_in_thread

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from backstory.http.proxy.answers.readers import AnswerForm, AnswerReader, reader_of
+from backstory.http.proxy.answers import AnswerForm, AnswerReader, reader_of
 from backstory.http.proxy.exchange import Exchange
 from backstory.http.proxy.headers import Headers
 from backstory.http.proxy.outcomes import MemoryOutcome

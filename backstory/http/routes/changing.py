@@ -24,8 +24,8 @@ from backstory.http.bodies import (
     Reverting,
     RollingBack,
 )
-from backstory.http.caching.answers import Answers
 from backstory.http.exchange import Erasing, JsonResponse, Writing, WritingOnce
+from backstory.http.kept_answers import Answers
 from backstory.http.openapi.examples import FACT_CHANGE
 from backstory.http.openapi.schemas import Responses, returns
 from backstory.http.routes.parameters import versioned

@@ -16,11 +16,10 @@ from pydantic import BaseModel, Field
 
 from backstory.ledger.core.errors import ConflictError, WrongExpectedVersionError
 from backstory.ledger.rules.undo import Note
-from backstory.mcp.answering import Failure, current, result_of
+from backstory.mcp.answering import Confirmation, Failure, current, result_of
 from backstory.mcp.budget import Budget, Reply, cut, quoted
 from backstory.mcp.opening import can_ask
 from backstory.mcp.tools.changes import line_of, of_events, shortened
-from backstory.mcp.tools.confirming import Confirmation
 from backstory.mcp.tools.memory_tool import MemoryTool
 from backstory.mcp.tools.reading import DATA
 from backstory.mcp.tools.results import Change, RevertResult

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from backstory import Backstory
 from backstory.config.loading import base_folder, load_settings, policy_values
 from backstory.config.model_factory import as_model
-from backstory.config.settings import ModelSettings, Settings
-from backstory.config.value_ranges import bounds, kind_of
+from backstory.config.settings import ModelSettings, Settings, bounds, kind_of
 from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.core.policy import DEDUP_KEYS, EVICTIONS, EVIDENCE, FIRST, POLICY_KEYS, check_policy
 from backstory.ledger.extraction.models.model import Prompt

@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 
 from backstory.cli.app import app
 from backstory.config.file import NOT_NEEDED
-from backstory.config.settings import DEFAULT_MODEL, ModelSettings, Settings
-from backstory.config.value_ranges import range_of
+from backstory.config.settings import DEFAULT_MODEL, ModelSettings, Settings, range_of
 from backstory.ledger.core.policy import CATEGORIES, POLICY_KEYS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")

@@ -122,7 +122,7 @@ def test_a_compressed_answer_is_passed_on_and_read(proxy, upstream, encoding):
 
 
 def test_an_answer_too_long_to_keep_is_passed_on_whole_and_marked(proxy, upstream, monkeypatch):
-    monkeypatch.setattr("backstory.http.proxy.answers.answer.MOST_BYTES", 1_000)
+    monkeypatch.setattr("backstory.http.proxy.answers.MOST_BYTES", 1_000)
     upstream.then(chat_stream("x" * 600, "y" * 600))
     assert proxy.chat("Say very much to me", stream=True).content.count(b"y") >= 600
     assert proxy.turns()["thread-1"][1] == "x" * 600

@@ -12,7 +12,7 @@ from fakes import PATIENCE, open_home
 from served_home import CheckedClient, Json, Server, user
 from serving import Stream, thread_server
 
-from backstory.http.routes import progress
+from backstory.http.routes import explaining
 from backstory.ledger.core.errors import StoreError
 from backstory.memory import MemoryHandle
 from backstory.services.services import Progress
@@ -69,21 +69,21 @@ def test_the_steps_that_are_done_are_told(
     """Each step waits until the one before it was sent."""
     told: queue.Queue[int] = queue.Queue()
 
-    def step(self: progress._Steps, done: int) -> None:
+    def step(self: explaining._Steps, done: int) -> None:
         self.done = done
         while told.get(timeout=PATIENCE) != done:
             pass
 
-    spelled = progress._event
+    spelled = explaining._event
 
     def event(name: str, data: Json) -> bytes:
         if name == "progress":
             told.put(data["done"])
         return spelled(name, data)
 
-    monkeypatch.setattr(progress, "_SECONDS", 0.001)
-    monkeypatch.setattr(progress, "_event", event)
-    monkeypatch.setattr(progress._Steps, "__call__", step)
+    monkeypatch.setattr(explaining, "_SECONDS", 0.001)
+    monkeypatch.setattr(explaining, "_event", event)
+    monkeypatch.setattr(explaining._Steps, "__call__", step)
     *steps, (last, _) = events_of(client.request(method, path, params=ADA, json=body, headers=EVENTS).text)
     assert last == "result"
     done = [data["done"] for name, data in steps if name == "progress"]

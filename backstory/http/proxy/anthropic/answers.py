@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from backstory.http.proxy.answers.answer import Answer, Words, name_of
+from backstory.http.proxy.answers import Answer, Words, name_of
 
 _CUT = ("max_tokens", "model_context_window_exceeded", "refusal")
 """Reasons to stop before the end of what there was to say."""

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from backstory.config.settings import Settings
 from backstory.http.access.refusals import anthropic_error
-from backstory.http.proxy.answers.readers import AnswerForm
+from backstory.http.proxy.answers import AnswerForm
 from backstory.http.proxy.anthropic.answers import MessageEvents, message_of
 from backstory.http.proxy.anthropic.requests import read_request
 from backstory.http.proxy.protocol.protocol import Endpoint, Protocol

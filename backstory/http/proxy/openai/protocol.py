@@ -6,15 +6,35 @@ import functools
 import re
 from collections.abc import Callable, Mapping
 
+import msgspec
+from starlette.responses import Response
+
 from backstory.config.settings import Settings
-from backstory.http.proxy.answers.readers import AnswerForm
-from backstory.http.proxy.openai.chat import ChatEvents, completion_of
-from backstory.http.proxy.openai.errors import error_response
+from backstory.http.proxy.answers import AnswerForm
+from backstory.http.proxy.openai.answers import ChatEvents, ResponseEvents, completion_of, response_of
 from backstory.http.proxy.openai.requests import Kind, read_request
-from backstory.http.proxy.openai.responses import ResponseEvents, response_of
 from backstory.http.proxy.protocol.asked import Asked
 from backstory.http.proxy.protocol.protocol import Endpoint, Protocol
 from backstory.ledger.text.scaffolding import Scaffolding
+
+
+class _Error(msgspec.Struct):
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class _Body(msgspec.Struct):
+    error: _Error
+
+
+def error_response(status: int, code: str, message: str) -> Response:
+    """Return an error in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`."""
+    kind = "invalid_request_error" if status < 500 else "server_error"  # noqa: PLR2004 the class of the status
+    body = msgspec.json.encode(_Body(_Error(message, kind, None, code)))
+    return Response(body, status, media_type="application/json")
+
 
 DEFAULT_UPSTREAM = "https://api.openai.com/v1"
 

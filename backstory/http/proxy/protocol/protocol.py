@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from starlette.responses import Response
 
 from backstory.config.settings import Settings
-from backstory.http.proxy.answers.readers import AnswerForm
+from backstory.http.proxy.answers import AnswerForm
 from backstory.http.proxy.protocol.asked import Asked
 from backstory.ledger.text.scaffolding import Scaffolding
 

@@ -1,20 +1,124 @@
-"""Readers of answers: a stream of events or a whole JSON document, of any protocol.
+"""Answers of an upstream, read from a copy of the bytes that are passed on: a stream of events or a whole document.
 
-Of several choices only the first is read. What is kept of an answer is bounded.
+Each protocol knows its own events and documents. Of several choices only the first is read. What is kept of an answer
+is bounded.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 from typing import Protocol as Interface
 
 import msgspec
 
-from backstory.http.proxy.answers import answer
-from backstory.http.proxy.answers.answer import Answer
-from backstory.http.proxy.answers.sse import EventSplitter
+MOST_BYTES = 4 * 2**20
+"""The most that is read of one event or document, and kept of the text of an answer."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What an upstream said.
+
+    `text` is empty for an answer that only calls tools; `calls` are the ids of the calls. `whole` is false where the
+    answer broke off, `cut` is true where it was too long to be kept.
+    """
+
+    text: str = ""
+    id: str | None = None
+    calls: tuple[str, ...] = ()
+    whole: bool = False
+    cut: bool = False
+
+
+class Words:
+    """A text that grows, up to a limit."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self.cut = False
+        self._size = 0
+
+    def add(self, part: object) -> None:
+        """Add words; anything else than a text, or a list of parts with one, says nothing."""
+        if isinstance(part, list):
+            # As some servers send it: a list of parts, like the content of a message.
+            for one in part:
+                self.add(one.get("text") if isinstance(one, dict) else None)
+        elif isinstance(part, str) and part:
+            self.cut = self.cut or self._size + len(part) > MOST_BYTES
+            if not self.cut:
+                self.parts.append(part)
+                self._size += len(part)
+
+    @property
+    def joined(self) -> str:
+        """All that was said."""
+        return "".join(self.parts)
+
+
+def name_of(value: object) -> str | None:
+    """Return an id; None where it is none."""
+    return value if isinstance(value, str) and value else None
+
+
+_END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+_LINE = re.compile(rb"\r\n|\n|\r")
+_LONGEST_END = 4
+
+
+class Event(NamedTuple):
+    """The data of an event, and where it begins in the bytes that it ended in; 0 where it began before them."""
+
+    data: bytes
+    begin: int
+    is_error: bool = False
+
+
+class EventSplitter:
+    """Splits a stream into events; what is read of an unfinished one is kept, up to a limit.
+
+    Attributes:
+        lost: Whether an event was longer than the limit. Nothing is read from then on.
+
+    Args:
+        limit: The most bytes of one event.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.lost = False
+        self._limit = limit
+        self._rest = bytearray()
+        self._searched = 0
+
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        """Take bytes, and yield the events that end in them and have data."""
+        if self.lost:
+            return
+        before = len(self._rest)
+        self._rest += chunk
+        start = 0
+        while (end := self._end()) is not None:
+            lines = _LINE.split(bytes(self._rest[start : end[0]]))
+            self._searched = end[1]
+            if data := b"\n".join(_values(lines, b"data:")):
+                yield Event(data, max(0, start - before), [*_values(lines, b"event:")] == [b"error"])
+            start = end[1]
+        del self._rest[:start]
+        self._searched = max(0, len(self._rest) - _LONGEST_END + 1)
+        if len(self._rest) > self._limit:
+            self.lost = True
+            self._rest.clear()
+
+    def _end(self) -> tuple[int, int] | None:
+        found = _END.search(self._rest, self._searched)
+        return None if found is None else found.span()
+
+
+def _values(lines: Iterable[bytes], field: bytes) -> Iterator[bytes]:
+    return (line.removeprefix(field).removeprefix(b" ") for line in lines if line.startswith(field))
 
 
 class Events(Interface):
@@ -79,7 +183,7 @@ class _Stream:
         self.over = False
         self._events = events
         self._failed = False
-        self._splitter = EventSplitter(answer.MOST_BYTES)
+        self._splitter = EventSplitter(MOST_BYTES)
 
     def feed(self, chunk: bytes) -> int:
         if not self.over:
@@ -105,7 +209,7 @@ class _Document:
         self._lost = False
 
     def feed(self, chunk: bytes) -> int:
-        self._lost = self._lost or len(self._bytes) + len(chunk) > answer.MOST_BYTES
+        self._lost = self._lost or len(self._bytes) + len(chunk) > MOST_BYTES
         if self._lost:
             self._bytes.clear()
         else:
@@ -128,7 +232,7 @@ class _Inflated:
         self.over = False
         self._reader = reader
         self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
-        self._left = 4 * answer.MOST_BYTES
+        self._left = 4 * MOST_BYTES
 
     def feed(self, chunk: bytes) -> int:
         if self._left <= 0:
