@@ -4,7 +4,8 @@
     memory: {enabled: true, backend_config: {max_facts: 50}}  newer versions of DeerFlow
     max_facts: 50                                             keys at the top of a file
 
-A misplaced key is read with a warning.
+A misplaced key is read with a warning. The file is the operator's own, so it is not guarded against its size or an
+anchor within itself. A key that is given twice is refused, since its first value would have no effect.
 """
 
 from __future__ import annotations
@@ -45,10 +46,7 @@ NOT_NEEDED: Mapping[str, str] = {
 _HOSTS = frozenset({"enabled", "mode", "injection_enabled", "shutdown_flush_timeout_seconds", "manager_class"})
 """Keys that DeerFlow has beside `backend_config`, for all backends."""
 
-_MOST_BYTES = 1024 * 1024
-"""Maximum size of a configuration file; DeerFlow's example with its comments has a tenth of that."""
-_SHORTEN = "keep to the settings that backstory reads, see docs/reference/configuration.md"
-
+_MAPPING = "tag:yaml.org,2002:map"
 _REFERENCE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 _ALIKE = 0.8
 _COMMON_WORDS = frozenset({"model", "mode", "enabled", "workers"})
@@ -69,8 +67,7 @@ def read_config(
         environ: The environment. Default: that of the process.
 
     Raises:
-        ConfigError: The file cannot be read, is not a configuration, is too large or nested too deep, or a `$NAME` is
-            not set.
+        ConfigError: The file cannot be read, is not a configuration, or a `$NAME` is not set.
     """
     if config is None:
         return {}
@@ -107,76 +104,36 @@ def _parsed(path: str | Path) -> object:
 
     where = f"the configuration file {path}"
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-        text = data.decode() if len(data) <= _MOST_BYTES else None
+        text = Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise ConfigError(f"{where} cannot be read: {error}") from error
-    if text is None:
-        raise ConfigError(f"{where} has more than {_MOST_BYTES} bytes: {_SHORTEN}")
+    loader: yaml.SafeLoader | None = None
+    # PyYAML quotes the line, which may hold an API key, so an error has no cause.
     try:
-        return _loaded(text, where)
-    except yaml.YAMLError as error:
-        # PyYAML quotes the line, which may hold an API key, so the error has no cause.
-        problem = getattr(error, "problem", None) or "it cannot be read"
-        raise _no_yaml(where, problem, getattr(error, "problem_mark", None)) from None
-    except RecursionError:
-        raise _no_yaml(where, "it is nested too deep", None) from None
-    except (ValueError, ArithmeticError):
-        # PyYAML raises these for invalid characters.
-        raise _no_yaml(where, "something in it cannot be read", None) from None
-
-
-def _no_yaml(where: str, problem: str, mark: yaml.Mark | None) -> ConfigError:
-    line = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
-    return ConfigError(f"{where} is not valid YAML{line}: {problem}")
-
-
-def _loaded(text: str, where: str) -> object:
-    import yaml
-
-    loader = _loader(where)(text)
-    try:
+        loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
-        if root is None:
-            return None
         if isinstance(root, yaml.MappingNode):
-            _check_pairs([pair for pair in root.value if _may_be_ours(pair[0])], where, [root], set())
-        return loader.construct_document(root)
+            _check_pairs([pair for pair in root.value if _may_be_ours(pair[0])], where)
+        return None if root is None else loader.construct_document(root)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
+        problem = getattr(error, "problem", None) or "it cannot be read"
+        raise ConfigError(f"{where} is not valid YAML{line}: {problem}") from None
+    except (ValueError, LookupError, AttributeError, ArithmeticError, RecursionError):
+        # PyYAML raises these for an invalid date or character, a word with the tag of a number, and deep nesting.
+        raise ConfigError(f"{where} is not valid YAML: a value in it cannot be read") from None
     finally:
-        loader.dispose()
-
-
-def _loader(where: str) -> type[yaml.SafeLoader]:
-    """Create a YAML loader that names the line of an error."""
-    import yaml
-
-    class Placed(yaml.SafeLoader):
-        def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
-            try:
-                return super().construct_object(node, deep)
-            except (ValueError, LookupError, AttributeError):
-                # PyYAML raises these for an invalid date, or a word with the tag of a number.
-                raise _no_yaml(where, "the value does not have the stated type", node.start_mark) from None
-
-    return Placed
+        if loader is not None:
+            loader.dispose()
 
 
 def _may_be_ours(key: yaml.Node) -> bool:
     return key.value == "memory" or (isinstance(key.value, str) and _is_ours(key.value))
 
 
-def _check_pairs(
-    pairs: list[tuple[yaml.Node, yaml.Node]], where: str, within: list[yaml.Node], checked: set[int]
-) -> None:
-    """Refuse duplicate keys, of which PyYAML silently takes the last, and nodes that contain themselves.
-
-    Args:
-        pairs: Keys and values of a mapping.
-        where: Names the file in errors.
-        within: The enclosing nodes.
-        checked: Identities of nodes that are checked already.
-    """
+def _check_pairs(pairs: list[tuple[yaml.Node, yaml.Node]], where: str) -> None:
+    """Refuse a key that is given twice, of which PyYAML silently takes the last."""
     first: dict[tuple[str, str], int] = {}
     for key, value in pairs:
         line = key.start_mark.line + 1
@@ -188,22 +145,8 @@ def _check_pairs(
             )
         if name is not None:
             first[name] = line
-        _check(value, where, line, within, checked)
-
-
-def _check(node: yaml.Node, where: str, line: int, within: list[yaml.Node], checked: set[int]) -> None:
-    import yaml
-
-    if any(node is outer for outer in within):
-        raise ConfigError(f"{where} refers at line {line} to an enclosing section: write the value out")
-    if id(node) in checked or isinstance(node.value, str):
-        return
-    if isinstance(node, yaml.MappingNode):
-        _check_pairs(node.value, where, [*within, node], checked)
-    else:
-        for item in node.value:
-            _check(item, where, line, [*within, node], checked)
-    checked.add(id(node))
+        if value.tag == _MAPPING:
+            _check_pairs(value.value, where)
 
 
 def _section(read: object, where: str) -> dict[str, object]:

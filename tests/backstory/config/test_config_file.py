@@ -1,4 +1,4 @@
-"""A YAML configuration that says two things at once, or never comes to an end, is refused with its line."""
+"""A YAML configuration that says two things at once is refused with its line; one that YAML cannot read, as a whole."""
 
 from __future__ import annotations
 
@@ -45,20 +45,6 @@ def test_a_key_that_is_given_twice_is_an_error_that_says_where(file: Path, text:
     assert refusal(file, text).startswith(f"FILE has {told}")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "memory: &a {x: *a}",
-        "memory: &a\n  <<: *a\n",
-        "memory:\n  guaranteed_categories: &a [*a]\n",
-        "memory: &a\n  model: {api_key: *a}\n",
-    ],
-)
-def test_an_anchor_that_leads_back_to_itself_is_an_error_that_says_where(file: Path, text: str) -> None:
-    line = 1 if text.endswith("}") and "\n" not in text else 2
-    assert refusal(file, text) == f"FILE refers at line {line} to an enclosing section: write the value out"
-
-
 def test_an_anchor_that_is_used_twice_is_understood(file: Path) -> None:
     text = "base: &a {max_facts: 20, workers: 3}\nmemory: {<<: *a, max_facts: 30, guaranteed_categories: &c [goal]"
     loaded = load(file, text + ", staleness_protected_categories: *c}\n")
@@ -76,23 +62,23 @@ def test_what_is_wrong_in_somebody_elses_section_is_theirs(file: Path) -> None:
     assert loaded.settings.max_facts == 30
 
 
-NO_VALUE = "the value does not have the stated type"
-
-
 @pytest.mark.parametrize(
-    ("text", "told"),
+    "text",
     [
-        ("memory: " + "[" * 1000, ": it is nested too deep"),
-        ("memory:\n  model: {api_key: 2026-13-45}\n", f" at line 2, column 20: {NO_VALUE}"),
-        (f"memory:\n  model: {{api_key: !!int '{SECRET}'}}\n", f" at line 2, column 20: {NO_VALUE}"),
-        ("memory:\n  max_facts: !!bool maybe\n", f" at line 2, column 14: {NO_VALUE}"),
-        ("memory:\n  max_facts: !!timestamp maybe\n", f" at line 2, column 14: {NO_VALUE}"),
-        ("memory:\n  max_facts: " + "9" * 5000, f" at line 2, column 14: {NO_VALUE}"),
-        ('memory: "\\UFFFFFFFF"', ": something in it cannot be read"),
+        "memory: &a {x: *a}",
+        "memory: &a\n  <<: *a\n",
+        "memory: &a\n  model: {api_key: *a}\n",
+        "memory: " + "[" * 1000,
+        "memory:\n  model: {api_key: 2026-13-45}\n",
+        f"memory:\n  model: {{api_key: !!int '{SECRET}'}}\n",
+        "memory:\n  max_facts: !!bool maybe\n",
+        "memory:\n  max_facts: !!timestamp maybe\n",
+        "memory:\n  max_facts: " + "9" * 5000,
+        'memory: "\\UFFFFFFFF"',
     ],
 )
-def test_a_file_that_yaml_chokes_on_is_the_files_fault(file: Path, text: str, told: str) -> None:
-    assert refusal(file, text) == f"FILE is not valid YAML{told}"
+def test_a_file_that_yaml_chokes_on_is_the_files_fault(file: Path, text: str) -> None:
+    assert refusal(file, text) == "FILE is not valid YAML: a value in it cannot be read"
 
 
 @pytest.mark.parametrize("text", ["memory: {model: gpt-4}", "memory: {backend_config: {model: gpt-4}}"])
@@ -102,11 +88,6 @@ def test_a_model_that_is_only_named_is_told_the_key_for_that(file: Path, text: s
         "for the name of a model alone use model_name"
     )
     assert SECRET not in refusal(file, text.replace("gpt-4", SECRET))
-
-
-def test_only_the_beginning_of_a_file_without_an_end_is_read() -> None:
-    with pytest.raises(ConfigError, match="has more than 1048576 bytes"):
-        load_settings("/dev/zero", None, {})
 
 
 def test_of_many_wrong_values_the_first_are_told(file: Path) -> None:
