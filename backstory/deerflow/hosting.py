@@ -15,8 +15,7 @@ from backstory.deerflow.agent_markers import AgentMarkers
 from backstory.deerflow.config import Configured
 from backstory.deerflow.home_import import agents_in, import_if_due
 from backstory.deerflow.memory import Document, HostedMemory
-from backstory.deerflow.model_port import choose_model
-from backstory.deerflow.model_record import describe_model
+from backstory.deerflow.model_port import choose_model, describe_model
 from backstory.deerflow.observers import CallObserver, Hooks, RunTraces
 from backstory.home import Backstory
 from backstory.integrations.identity import present_config

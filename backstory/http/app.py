@@ -13,18 +13,19 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from typing import Any
 
+import anyio
 import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from backstory.copies import LocalCopies
 from backstory.home import Backstory
 from backstory.http.access.gate import Gate
 from backstory.http.access.tokens import FILE, TokenFile, Tokens
 from backstory.http.deerflow import router as deerflow_router
-from backstory.http.head_requests import HeadRequests
 from backstory.http.kept_answers import Answers, Repeating
 from backstory.http.limits import Limiter, Limits
 from backstory.http.mcp.deferred import Deferred, Endpoint
@@ -38,7 +39,7 @@ from backstory.integrations.threads import run_in_thread
 from backstory.page.serving import add_docs, add_page
 from backstory.version import __version__
 
-__all__ = ["OpensHome", "ServerOptions", "create_app"]
+__all__ = ["HeadRequests", "OpensHome", "ServerOptions", "create_app"]
 
 _log = logging.getLogger(__name__)
 
@@ -229,3 +230,32 @@ def _document() -> dict[str, Any]:
     add_refusals(document)
     document["security"] = [{}, {"token": []}]
     return document
+
+
+class HeadRequests:
+    """ASGI middleware that answers HEAD wherever GET is answered, with the same status and headers.
+
+    Args:
+        app: The server.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, HEAD as GET."""
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+
+        async def headers_only(message: Message) -> None:
+            if message["type"] != "http.response.body":
+                await send(message)
+                return
+            await send({"type": "http.response.body", "body": b""})
+            if message.get("more_body", False):
+                # A stream of events would never end.
+                answered.cancel()
+
+        with anyio.CancelScope() as answered:
+            await self._app({**scope, "method": "GET"}, receive, headers_only)

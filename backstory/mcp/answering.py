@@ -1,6 +1,7 @@
-"""Answers of tools, resources and the prompt: work in a thread, within the budget, with errors a model can read.
+"""Answers of tools, resources and the prompt: open the memory, work in a thread, and stay within the budget.
 
-An undo is confirmed by a code that holds for one memory, one change and one head, in the process that gave it.
+Errors are for a model to read. An undo is confirmed by a code that holds for one memory, one change and one head, in
+the process that gave it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from backstory.home import Backstory
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import BackstoryError, NotFoundError, UnavailableError, UsageError
 from backstory.mcp.budget import Budget, Reply
-from backstory.mcp.opening import Need, Opens, note_request, open_memory
 from backstory.memory import MemoryHandle
 
 if TYPE_CHECKING:
@@ -25,12 +25,82 @@ if TYPE_CHECKING:
 import hashlib
 import hmac
 import secrets
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.scope import Scope
 from backstory.operations.undoing import UndoResult
+from backstory.mcp.budget import name_of
+
+if TYPE_CHECKING:
+    from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+
+_AGREED = ", and the person agreed"
+
+Need: TypeAlias = Literal["read", "write"]
+"""What a request does with the memory."""
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A memory, and the name of the token that a request came with, if it came with one."""
+
+    memory: MemoryHandle
+    token: str | None = None
+
+
+Opens: TypeAlias = Callable[[object, Need], Opened]
+"""Opens the memory of a request. It gets the transport's request, which is None over stdio, and may raise any error of
+the tree."""
+
+_answered: ContextVar[ServerRequestContext[Any, Any]] = ContextVar("backstory_mcp_request")
+
+
+async def note_request(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """Keep the request that is answered for `open_memory`, since the SDK gives it to tools but not to resources."""
+    token = _answered.set(ctx)
+    try:
+        return await call_next(ctx)
+    finally:
+        _answered.reset(token)
+
+
+def open_memory(opens: Opens, need: Need, *, agreed: bool = False) -> Opened:
+    """Open the memory of the request that is answered.
+
+    Args:
+        opens: Opens it.
+        need: What the request does with it.
+        agreed: Whether the person agreed to the change; it is recorded.
+
+    Returns:
+        The memory, in the name of the client and its token. Its changes are a model's.
+    """
+    ctx = _answered.get()
+    opened = opens(ctx.request, need)
+    actor = actor_of(client_name(ctx), opened.token) + (_AGREED if agreed else "")
+    return msgspec.structs.replace(opened, memory=opened.memory.by(actor, by_model=not agreed))
+
+
+def client_name(ctx: ServerRequestContext[Any, Any]) -> str:
+    """Return the name that a client gives itself, as one short line."""
+    params = ctx.session.client_params
+    return name_of(params.client_info.name) if params else ""
+
+
+def actor_of(client: str, token: str | None) -> str:
+    """Return the actor that commits record, such as `mcp:cursor with token laptop`."""
+    return f"mcp:{client or 'unnamed client'}{f' with token {token}' if token else ''}"
+
+
+def can_ask() -> bool:
+    """Whether the client of the request can show a question to the person."""
+    session = _answered.get().session
+    elicitation = session.client_capabilities.elicitation if session.client_capabilities else None
+    # Clients from before there were several modes declare an empty capability and mean forms.
+    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
+
 
 _DIGITS = 24
 

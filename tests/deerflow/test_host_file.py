@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from backstory import Backstory
 from backstory.config.host_file import HostModel, read_host_file
-from backstory.deerflow.model_record import describe_model
+from backstory.deerflow.model_port import describe_model
 
 KEY = "sk-the-secret"
 

@@ -14,7 +14,7 @@ from serving import Stream, app_client, process_server, thread_server
 from sizes import LONG
 
 from backstory.ledger.engines.port import Seal
-from backstory.mcp.opening import Opened
+from backstory.mcp.answering import Opened
 from backstory.mcp.server import memory_server
 
 ADA = {"user": "ada"}

@@ -115,15 +115,15 @@ def test_a_damaged_log_does_not_break_an_answer(tmp_path, learning):
 
 
 def test_a_bug_of_ours_does_not_break_an_answer(bs, monkeypatch):
-    from backstory.langchain import recording
+    from backstory.langchain import run_memory
 
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(recording, "Conversation", fail)
+    monkeypatch.setattr(run_memory, "Conversation", fail)
     assert ask(agent(bs), "hi") == "echo: hi"
     monkeypatch.undo()
-    mine = agent(bs, Scripted(lambda _: monkeypatch.setattr(recording, "Conversation", fail) or "fine"))
+    mine = agent(bs, Scripted(lambda _: monkeypatch.setattr(run_memory, "Conversation", fail) or "fine"))
     assert ask(mine, "ho") == "fine"
     assert [fault[:2] for fault in faults(bs)] == [("record", "ZeroDivisionError")]
 

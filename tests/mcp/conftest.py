@@ -8,7 +8,7 @@ from fakes import FakeClock, open_home
 
 from backstory import Backstory
 from backstory.ledger.extraction.models.recorded import RecordedReply
-from backstory.mcp.opening import Opened
+from backstory.mcp.answering import Opened
 from backstory.mcp.server import memory_server
 from backstory.memory import MemoryHandle
 

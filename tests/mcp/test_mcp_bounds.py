@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from sizes import sized
 
+from backstory.mcp.answering import Opened
 from backstory.mcp.budget import Budget, Reply, cut, quoted
-from backstory.mcp.opening import Opened
 from backstory.mcp.server import memory_server
 
 FACTS, IMPORTS = sized(4_000, 10_000), 20

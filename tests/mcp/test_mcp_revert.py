@@ -12,8 +12,7 @@ from mcp.shared.exceptions import MCPError
 
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.models.recorded import RecordedReply
-from backstory.mcp.answering import Confirmation
-from backstory.mcp.opening import Opened
+from backstory.mcp.answering import Confirmation, Opened
 from backstory.mcp.server import memory_server
 
 

@@ -11,7 +11,7 @@ from assistants import ERAS, call, error, result_of, text_of, using
 from fakes import open_home
 
 from backstory.ledger.extraction.models.recorded import RecordedReply
-from backstory.mcp.opening import Opened
+from backstory.mcp.answering import Opened
 from backstory.mcp.server import memory_server
 from backstory.memory import MemoryHandle
 

@@ -27,8 +27,8 @@ from backstory.ledger.core.policy import POLICY_KEYS
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.rules.undo import Note
 from backstory.operations.undoing import ClearedAgent, UndoResult
-from backstory.projections.context.why_said import GivenFact, WhySaid
-from backstory.projections.history.audit import HistoryItem, Why
+from backstory.projections.context.why_said import GivenFact, QuotedTurn, WhySaid
+from backstory.projections.history.audit import Evidence, HistoryItem, Why
 from backstory.projections.history.refusals import WhyNot
 from backstory.projections.history.section_audit import SectionHistoryItem, WhySection
 from backstory.projections.history.views import Diff, LogEntry, policy_in_words, revision_in_words
@@ -76,9 +76,6 @@ def log_row(entry: LogEntry) -> Sequence[str]:
     )
 
 
-_WITHDRAWN = ", withdrawn since"
-
-
 def why_page(page: Page, why: Why) -> None:
     """Print the origin of a fact: its commit, its evidence and its later history."""
     if why.fact is None:
@@ -101,9 +98,7 @@ def why_page(page: Page, why: Why) -> None:
         page.line((_heading(cited=why.cited, merged=bool(sources)), "bold"), ":")
     for words in why.evidence:
         name = f" ({words.name})" if words.name else ""
-        said = f"{words.role}{name}, {moment(words.at)}, turn {words.turn} of {words.thread}"
-        page.line((said, "dim"), (_WITHDRAWN if words.withdrawn else "", "yellow"), (":", "dim"), indent=2)
-        page.quote(words.content, indent=2)
+        _quoted(page, f"{words.role}{name}, {moment(words.at)}, turn {words.turn} of {words.thread}", words)
     _periods(page, why)
     later = why.history[1:]
     if later:
@@ -149,10 +144,15 @@ def why_said_page(page: Page, why: WhySaid) -> None:
     for turn in why.turns:
         about = f"turn {turn.turn} of {turn.thread}"
         said = about if turn.role is None else f"{turn.name or turn.role}, {moment(turn.at or '')}, {about}"
-        page.line((said, "dim"), (_WITHDRAWN if turn.withdrawn else "", "yellow"), (":", "dim"), indent=2)
-        page.quote("erased" if turn.content is None else turn.content, indent=2)
+        _quoted(page, said, turn)
     if not why.holds:
         page.line(("The note does not match this ledger: it is another one's, or commits are missing.", "bold red"))
+
+
+def _quoted(page: Page, said: str, turn: Evidence | QuotedTurn) -> None:
+    """Print the words of a turn under a line that says whose they are."""
+    page.line((said, "dim"), (", withdrawn since" if turn.withdrawn else "", "yellow"), (":", "dim"), indent=2)
+    page.quote("erased" if turn.content is None else turn.content, indent=2)
 
 
 def _given_row(fact: GivenFact) -> Sequence[str]:
@@ -171,9 +171,7 @@ def why_section_page(page: Page, why: WhySection) -> None:
     if why.evidence:
         page.line(("The update read these turns", "bold"), ":")
     for words in why.evidence:
-        said = f"{words.role}, {moment(words.at)}, turn {words.turn} of {words.thread}"
-        page.line((said, "dim"), (_WITHDRAWN if words.withdrawn else "", "yellow"), (":", "dim"), indent=2)
-        page.quote(words.content, indent=2)
+        _quoted(page, f"{words.role}, {moment(words.at)}, turn {words.turn} of {words.thread}", words)
     page.line(("History", "bold"), ":")
     columns = (Column("seq", "cyan", right=True), Column("time", "dim"), Column("who"), Column("", folds=True))
     rows = ((str(item.seq), moment(item.at), _writer(item), item.detail or "emptied") for item in why.history)
@@ -293,18 +291,10 @@ def what_if_lines(page: Page, found: WhatIf) -> None:
 
 def undo_lines(page: Page, result: UndoResult, *, dry_run: bool) -> None:
     """Print the changes of an undo, and its conflicts."""
-    for event in result.events:
-        _event_line(page, event)
-    for note in result.superseded:
-        page.line((f"left alone: {_noted(note)}", "dim"))
-    for note in result.conflicts:
-        page.line((f"conflict: {_noted(note)}", "red"))
+    _undo_part(page, result)
     if result.users is not None and (result.users.events or result.users.superseded):
         page.line("In the user's memory, which agents share:")
-        for event in result.users.events:
-            _event_line(page, event)
-        for note in result.users.superseded:
-            page.line((f"left alone: {_noted(note)}", "dim"))
+        _undo_part(page, result.users)
         if result.users.commit is not None:
             page.line(f"That is commit {result.users.commit} of the user's memory.")
     for cleared in result.agents:
@@ -312,6 +302,16 @@ def undo_lines(page: Page, result: UndoResult, *, dry_run: bool) -> None:
     if not (result.events or result.superseded or result.conflicts or result.users or result.agents):
         page.line("No difference: memory is so already.")
     _undone_line(page, result, dry_run=dry_run)
+
+
+def _undo_part(page: Page, undo: UndoResult) -> None:
+    """Print what an undo does to one memory, and what of it is left alone or conflicts."""
+    for event in undo.events:
+        _event_line(page, event)
+    for note in undo.superseded:
+        page.line((f"left alone: {_noted(note)}", "dim"))
+    for note in undo.conflicts:
+        page.line((f"conflict: {_noted(note)}", "red"))
 
 
 def _undone_line(page: Page, result: UndoResult, *, dry_run: bool) -> None:
@@ -332,12 +332,7 @@ def _cleared_agent_lines(page: Page, cleared: ClearedAgent) -> None:
         page.line(f"{lost}. --with-agents brings them back.")
         return
     page.line(f"In the memory of {lost}:")
-    for event in undo.events:
-        _event_line(page, event)
-    for note in undo.superseded:
-        page.line((f"left alone: {_noted(note)}", "dim"))
-    for note in undo.conflicts:
-        page.line((f"conflict: {_noted(note)}", "red"))
+    _undo_part(page, undo)
 
 
 def _event_line(page: Page, event: Event) -> None:

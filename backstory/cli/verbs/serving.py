@@ -244,7 +244,7 @@ def _serve(session: Session) -> None:
     from backstory.ledger.core.errors import ConfigError
 
     try:
-        from backstory.mcp.stdio import serve_stdio
+        from backstory.mcp.server import serve_stdio
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "mcp":
             raise

@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse
 from backstory.home import Backstory
 from backstory.http.access.callers import Caller, Right
 from backstory.ledger.core.errors import ForbiddenError, ScopeError
-from backstory.mcp.opening import Need, Opened
+from backstory.mcp.answering import Need, Opened
 from backstory.mcp.server import memory_server
 
 if TYPE_CHECKING:

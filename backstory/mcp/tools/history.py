@@ -11,10 +11,9 @@ from pydantic import Field
 
 from backstory.mcp.answering import current
 from backstory.mcp.budget import Budget, Reply, cut, name_of, quoted
-from backstory.mcp.tools.changes import line_of, of_diff, shortened
 from backstory.mcp.tools.memory_tool import MemoryTool
 from backstory.mcp.tools.reading import DATA, READS, Thread
-from backstory.mcp.tools.results import CommitItem, DiffResult, HistoryResult
+from backstory.mcp.tools.results import CommitItem, DiffResult, HistoryResult, line_of, of_diff, shortened
 from backstory.memory import MemoryHandle
 from backstory.projections.history.views import LogEntry
 

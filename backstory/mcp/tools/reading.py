@@ -110,9 +110,8 @@ async def memory_why(
     answering = current()
 
     def work(memory: MemoryHandle) -> Reply:
-        if section_named(fact_id) is not None:
-            return _section_origin(answering, memory.why_section(fact_id))
-        return _origin(answering, memory.why(fact_id))
+        is_section = section_named(fact_id) is not None
+        return _origin(answering, memory.why_section(fact_id) if is_section else memory.why(fact_id))
 
     return await answering.tool("read", work)
 
@@ -190,30 +189,28 @@ def _context(
         most = max(1, min(most, block.tokens) - excess)
 
 
-def _origin(answering: Answering, why: Why) -> Reply:
-    cause = why.added.cause
+def _origin(answering: Answering, why: Why | WhySection) -> Reply:
     history = why.history[-_MOST_EVENTS:]
     evidence = why.evidence[:_MOST_EVENTS]
     older = len(why.history) - len(history) + len(why.evidence) - len(evidence)
+    if isinstance(why, Why):
+        content = None if why.fact is None else why.fact.content
+        named, live, cited, gone = why.id, why.live, why.cited, why.removed
+    else:
+        content = why.text
+        named, live, cited, gone = why.section, bool(why.text), False, None
 
     def build(items: int, length: int) -> Reply:
         # The evidence first: it is what was asked for.
         shown = evidence[:items]
         events = history[len(history) - (items - len(shown)) :] if items > len(shown) else ()
-        gone = why.removed
         result = WhyResult(
-            fact_id=why.id,
-            content=None if why.fact is None else cut(why.fact.content, length),
-            live=why.live,
-            added=Origin(
-                seq=why.added.seq,
-                at=why.added.at,
-                by=cause.model or cause.actor,
-                kind=cause.kind,
-                thread=cause.thread,
-            ),
+            fact_id=named,
+            content=None if content is None else cut(content, length),
+            live=live,
+            added=_begin(why),
             evidence=[_evidence(one, length) for one in shown],
-            cited=why.cited or not why.evidence,
+            cited=cited or not why.evidence,
             history=[
                 HistoryItem(seq=one.seq, at=one.at, what=f"{one.type}: {cut(one.detail, length)}", by=one.actor)
                 for one in events
@@ -230,38 +227,19 @@ def _origin(answering: Answering, why: Why) -> Reply:
     return answering.budget.fill(len(evidence) + len(history), build)
 
 
+def _begin(why: Why | WhySection) -> Origin | None:
+    """Return the change that added a fact, or wrote the text of a section."""
+    if isinstance(why, Why):
+        added, cause = why.added, why.added.cause
+        return Origin(seq=added.seq, at=added.at, by=cause.model or cause.actor, kind=cause.kind, thread=cause.thread)
+    wrote = why.written
+    if wrote is None:
+        return None
+    return Origin(seq=wrote.seq, at=wrote.at, by=wrote.model or wrote.actor, kind=wrote.cause, thread=wrote.thread)
+
+
 def _reason(reason: str, detail: str | None) -> str:
     return f"{reason}: {detail}" if detail else reason
-
-
-def _section_origin(answering: Answering, why: WhySection) -> Reply:
-    history, evidence = why.history[-_MOST_EVENTS:], why.evidence[:_MOST_EVENTS]
-    older = len(why.history) - len(history) + len(why.evidence) - len(evidence)
-
-    def build(items: int, length: int) -> Reply:
-        shown = evidence[:items]
-        events = history[len(history) - (items - len(shown)) :] if items > len(shown) else ()
-        wrote = why.written
-        result = WhyResult(
-            fact_id=why.section,
-            content=cut(why.text, length),
-            live=bool(why.text),
-            added=None
-            if wrote is None
-            else Origin(
-                seq=wrote.seq, at=wrote.at, by=wrote.model or wrote.actor, kind=wrote.cause, thread=wrote.thread
-            ),
-            evidence=[_evidence(one, length) for one in shown],
-            cited=not why.evidence,
-            history=[
-                HistoryItem(seq=one.seq, at=one.at, what=f"{one.type}: {cut(one.detail, length)}", by=one.actor)
-                for one in events
-            ],
-            left_out=older + len(history) + len(evidence) - items,
-        )
-        return Reply(result, _origin_text(result))
-
-    return answering.budget.fill(len(evidence) + len(history), build)
 
 
 def _evidence(one: Evidence, length: int) -> EvidenceItem:

@@ -16,13 +16,11 @@ from pydantic import BaseModel, Field
 
 from backstory.ledger.core.errors import ConflictError, WrongExpectedVersionError
 from backstory.ledger.rules.undo import Note
-from backstory.mcp.answering import Confirmation, Failure, current, result_of
+from backstory.mcp.answering import Confirmation, Failure, can_ask, current, result_of
 from backstory.mcp.budget import Budget, Reply, cut, quoted
-from backstory.mcp.opening import can_ask
-from backstory.mcp.tools.changes import line_of, of_events, shortened
 from backstory.mcp.tools.memory_tool import MemoryTool
 from backstory.mcp.tools.reading import DATA
-from backstory.mcp.tools.results import Change, RevertResult
+from backstory.mcp.tools.results import Change, RevertResult, line_of, of_events, shortened
 from backstory.memory import MemoryHandle
 from backstory.operations.undoing import UndoResult
 

@@ -17,8 +17,18 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw
 
-from backstory.http.proxy.protocol.asked import Aside, Asked, UnreadableRequestError, reading
-from backstory.http.proxy.protocol.body import Fields, bare_parts, fields_of, items_of, raw, value_of
+from backstory.http.proxy.protocol.asked import (
+    Aside,
+    Asked,
+    Fields,
+    UnreadableRequestError,
+    bare_parts,
+    fields_of,
+    items_of,
+    raw,
+    reading,
+    value_of,
+)
 from backstory.http.proxy.protocol.said import Item, asks_for_title, heard, texts_of
 from backstory.integrations.prompt_block import text_with_block, without_block
 from backstory.ledger.text.scaffolding import Scaffolding

@@ -8,13 +8,15 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from backstory.http.proxy.protocol.asked import Asked, UnreadableRequestError, reading
-from backstory.http.proxy.protocol.body import (
+from backstory.http.proxy.protocol.asked import (
+    Asked,
     Fields,
+    UnreadableRequestError,
     bare_parts,
     fields_of,
     items_of,
     raw,
+    reading,
     roles_of,
     text_of,
     value_of,
