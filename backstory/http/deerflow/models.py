@@ -1,7 +1,7 @@
 """Bodies of DeerFlow's routes, with the names, defaults and ranges of DeerFlow's gateway.
 
-An answer holds the document as memory.json has it. `StoredMemory` describes it for the OpenAPI document. A document
-that is sent to `/import` may leave out more, and what it has beyond that goes to the reader of imports. The
+An answer holds the document as memory.json has it. A document that is sent to `/import` may leave out more, and what it
+has beyond that goes to the reader of imports. The
 configuration that clients are shown has no secrets, and addresses and folders only for who sees all users.
 """
 
@@ -10,49 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
-from pydantic.config import JsonDict
 
 from backstory.config.secrets import holds_secret
 from backstory.config.settings import Settings
 from backstory.http.access.callers import Caller
-from backstory.ledger.core.events import Attributes
+from backstory.http.openapi.examples import DOCUMENT
+from backstory.projections.document.document import Document
 
 _UNKNOWN = "unknown"
 """What DeerFlow's gateway calls a source that is not stated."""
-
-_EXAMPLE_FACT: JsonDict = {
-    "id": "fact_7_0",
-    "content": "Prefers answers with code first",
-    "category": "preference",
-    "confidence": 0.9,
-    "createdAt": "2026-03-01T12:00:00Z",
-    "source": "thread-1",
-}
-_EXAMPLE_MEMORY: JsonDict = {
-    "version": "1.0",
-    "lastUpdated": "2026-03-01T12:00:00Z",
-    "user": {
-        "workContext": {"summary": "Maintains a payment service in Go.", "updatedAt": "2026-03-01T12:00:00Z"},
-        "personalContext": {"summary": "", "updatedAt": ""},
-        "topOfMind": {"summary": "", "updatedAt": ""},
-    },
-    "history": {
-        "recentMonths": {"summary": "", "updatedAt": ""},
-        "earlierContext": {"summary": "", "updatedAt": ""},
-        "longTermBackground": {"summary": "", "updatedAt": ""},
-    },
-    "facts": [_EXAMPLE_FACT],
-}
-_EXAMPLE_CONFIG: JsonDict = {
-    "enabled": True,
-    "mode": "middleware",
-    "injection_enabled": True,
-    "shutdown_flush_timeout_seconds": 30.0,
-    "manager_class": "backstory.deerflow:BackstoryMemoryManager",
-    "backend_config": {"max_facts": 100, "fact_confidence_threshold": 0.7, "debounce_seconds": 30.0},
-}
 
 
 class Body(BaseModel):
@@ -61,61 +30,27 @@ class Body(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
-class StoredSection(Body):
+class ImportedSection(Body):
     """A section of the document."""
 
     summary: str = Field(default="", description="The text of the section")
     updated_at: str = Field(default="", description="When the section was written, in ISO 8601")
 
 
-class StoredUserSections(Body):
+class ImportedUserSections(Body):
     """The sections about the user's present."""
 
-    work_context: StoredSection = StoredSection()
-    personal_context: StoredSection = StoredSection()
-    top_of_mind: StoredSection = StoredSection()
+    work_context: ImportedSection = ImportedSection()
+    personal_context: ImportedSection = ImportedSection()
+    top_of_mind: ImportedSection = ImportedSection()
 
 
-class StoredHistorySections(Body):
+class ImportedHistorySections(Body):
     """The sections about the user's past."""
 
-    recent_months: StoredSection = StoredSection()
-    earlier_context: StoredSection = StoredSection()
-    long_term_background: StoredSection = StoredSection()
-
-
-class StoredFact(Body):
-    """A fact of the document. Optional fields are left out where they have nothing to say."""
-
-    id: str = Field(description="The id of the fact")
-    content: str = Field(description="The fact")
-    category: str = Field(description="preference, knowledge, context, behavior, goal, correction, or a free one")
-    confidence: float = Field(description="How sure it is, from 0 to 1")
-    created_at: str = Field(description="When it was learned, in ISO 8601")
-    source: str = Field(description="The conversation it was learned from; `manual`, or `import`")
-    source_error: str | None = Field(default=None, description="The mistake that a correction is about")
-    expected_valid_days: int | None = Field(default=None, description="For how many days it is likely to hold")
-    by_hand: bool | None = Field(default=None, description="True where a person entered or edited it")
-    confirmation_count: int | None = Field(default=None, description="How often it was confirmed")
-    last_confirmed_at: str | None = Field(default=None, description="When it was last confirmed, in ISO 8601")
-    consolidated_from: list[str] | None = Field(default=None, description="The ids of the facts it was merged from")
-    valid_from: str | None = Field(default=None, description="Since when it is true: a year, month, day or moment")
-    valid_until: str | None = Field(default=None, description="Until when it is true, likewise")
-    expires_at: str | None = Field(default=None, description="Until when it is remembered, likewise")
-    tags: list[str] | None = Field(default=None, description="Names that reads can be filtered by")
-    attributes: Attributes | None = Field(default=None, description="Names and values, likewise")
-
-
-class StoredMemory(Body):
-    """The whole memory of a user."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_MEMORY]})
-
-    version: str = Field(description="The version of the format")
-    last_updated: str = Field(description="When memory changed last, in ISO 8601; empty if never")
-    user: StoredUserSections
-    history: StoredHistorySections
-    facts: list[StoredFact]
+    recent_months: ImportedSection = ImportedSection()
+    earlier_context: ImportedSection = ImportedSection()
+    long_term_background: ImportedSection = ImportedSection()
 
 
 class ImportedFact(Body):
@@ -153,12 +88,12 @@ class ImportedFact(Body):
 class ImportedMemory(Body):
     """A document that replaces memory: a part that it leaves out is emptied."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_MEMORY]})
+    model_config = ConfigDict(json_schema_extra={"examples": [DOCUMENT]})
 
     version: str = Field(default="1.0", description="The version of the format")
     last_updated: str = Field(default="", description="Not used: memory changes now")
-    user: StoredUserSections = StoredUserSections()
-    history: StoredHistorySections = StoredHistorySections()
+    user: ImportedUserSections = ImportedUserSections()
+    history: ImportedHistorySections = ImportedHistorySections()
     facts: list[ImportedFact] = Field(default_factory=list)
 
 
@@ -189,26 +124,32 @@ class FactPatch(BaseModel):
     )
 
 
-class MemoryConfig(BaseModel):
-    """The configuration of memory in DeerFlow's form."""
+class MemoryConfig(msgspec.Struct, frozen=True):
+    """The configuration of memory in DeerFlow's form; `backend_config` has the other keys, without secrets."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_CONFIG]})
-
-    enabled: bool = Field(description="Whether conversations are recorded")
-    mode: Literal["middleware", "tool"] = Field(description="Who decides what is remembered: an update, or the agent")
-    injection_enabled: bool = Field(description="Whether memory is put into prompts")
-    shutdown_flush_timeout_seconds: float = Field(description="How long closing may extract what is pending")
-    manager_class: str = Field(description="The memory manager that keeps such a memory inside of DeerFlow")
-    backend_config: dict[str, object] = Field(description="The other keys of the configuration, without secrets")
+    enabled: bool
+    mode: Literal["middleware", "tool"]
+    injection_enabled: bool
+    shutdown_flush_timeout_seconds: float
+    manager_class: str
+    backend_config: dict[str, object]
 
 
-class MemoryStatus(BaseModel):
+class MemoryStatus(msgspec.Struct, frozen=True):
     """The configuration and the memory."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"config": _EXAMPLE_CONFIG, "data": _EXAMPLE_MEMORY}]})
-
     config: MemoryConfig
-    data: StoredMemory
+    data: Document
+
+
+CONFIG_EXAMPLE: dict[str, object] = {
+    "enabled": True,
+    "mode": "middleware",
+    "injection_enabled": True,
+    "shutdown_flush_timeout_seconds": 30.0,
+    "manager_class": "backstory.deerflow:BackstoryMemoryManager",
+    "backend_config": {"max_facts": 100, "fact_confidence_threshold": 0.7, "debounce_seconds": 30.0},
+}
 
 
 class Failure(BaseModel):

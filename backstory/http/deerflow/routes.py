@@ -30,15 +30,17 @@ from backstory.deerflow.memory import HostedMemory
 from backstory.home import Backstory
 from backstory.http.access.callers import Caller, Right
 from backstory.http.deerflow.models import (
+    CONFIG_EXAMPLE,
     CreatedFact,
     FactPatch,
     Failure,
     ImportedMemory,
     MemoryConfig,
     MemoryStatus,
-    StoredMemory,
     config_shown,
 )
+from backstory.http.openapi.examples import DOCUMENT
+from backstory.http.openapi.schemas import Responses, returns
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import (
     BackstoryError,
@@ -136,19 +138,25 @@ USER_HEADER = "X-Backstory-User"
 
 _T = TypeVar("_T")
 
-_READS: dict[int | str, dict[str, object]] = {
+
+def _answers(kind: type, example: object) -> Responses:
+    return {200: returns(kind, example=example)[200]}
+
+
+_READS: Responses = {
+    **_answers(Document, DOCUMENT),
     400: {"model": Failure, "description": "The user id is not valid"},
     403: {"model": Failure, "description": "The token lacks the right"},
     404: {"model": Failure, "description": "The token covers no such memory"},
     500: {"model": Failure, "description": "The log of this memory is damaged"},
     503: {"model": Failure, "description": "The store cannot be read"},
 }
-_CHANGES: dict[int | str, dict[str, object]] = {
-    **{code: _READS[code] for code in (400, 403, 404)},
+_CHANGES: Responses = {
+    **{code: _READS[code] for code in (200, 400, 403, 404)},
     409: {"model": Failure, "description": "Another process was faster or holds the lock"},
     500: {"model": Failure, "description": "The log is damaged, or the store did not take the change"},
 }
-_CHANGES_FACTS: dict[int | str, dict[str, object]] = {
+_CHANGES_FACTS: Responses = {
     **_CHANGES,
     400: {"model": Failure, "description": "The fact has no text, or is too long"},
     404: {"model": Failure, "description": "There is no such fact, or the token covers no such memory"},
@@ -240,26 +248,26 @@ router = APIRouter(
 """The routes, for an app whose `state.home` is the open home; `request.state.caller` has to be who sends a request."""
 
 
-@router.get("", response_model=StoredMemory, responses=_READS)
+@router.get("", responses=_READS)
 async def get_memory(request: Request) -> Response:
     """Return the memory of the user."""
     return await _document(request)
 
 
-@router.get("/export", response_model=StoredMemory, responses=_READS)
+@router.get("/export", responses=_READS)
 async def export_memory(request: Request) -> Response:
     """Return the memory of the user, for a backup or an import elsewhere."""
     return await _document(request)
 
 
-@router.post("/reload", response_model=StoredMemory, responses=_READS)
+@router.post("/reload", responses=_READS)
 async def reload_memory(request: Request) -> Response:
     """Read the log again, update memory.json and return the memory."""
     asked = _Asked(request)
     return _json(await _answered(lambda: asked.memory(Right.READ).reload()))
 
 
-@router.delete("", response_model=StoredMemory, responses=_CHANGES)
+@router.delete("", responses=_CHANGES)
 async def clear_memory(request: Request) -> Response:
     """Empty the memory of the user and of the user's agents. The history stays, and an undo restores it.
 
@@ -273,7 +281,7 @@ async def clear_memory(request: Request) -> Response:
     return _json(await _answered(clear, "Failed to clear memory data."))
 
 
-@router.post("/import", response_model=StoredMemory, responses=_CHANGES)
+@router.post("/import", responses=_CHANGES)
 async def import_memory(body: ImportedMemory, request: Request) -> Response:
     """Replace the memory of the user by a document, in one commit. The history stays, and an undo restores it.
 
@@ -288,7 +296,7 @@ async def import_memory(body: ImportedMemory, request: Request) -> Response:
     return _json(await _answered(replace, "Failed to import memory data."))
 
 
-@router.post("/facts", response_model=StoredMemory, responses=_CHANGES_FACTS)
+@router.post("/facts", responses=_CHANGES_FACTS)
 async def create_fact(body: CreatedFact, request: Request) -> Response:
     """Add a fact by hand, and return the memory."""
     asked = _Asked(request)
@@ -301,7 +309,7 @@ async def create_fact(body: CreatedFact, request: Request) -> Response:
     return _json(await _answered(add, "Failed to create memory fact."))
 
 
-@router.patch("/facts/{fact_id}", response_model=StoredMemory, responses=_CHANGES_FACTS)
+@router.patch("/facts/{fact_id}", responses=_CHANGES_FACTS)
 async def update_fact(fact_id: str, body: FactPatch, request: Request) -> Response:
     """Change a fact by hand, and return the memory."""
     asked = _Asked(request)
@@ -319,7 +327,7 @@ async def update_fact(fact_id: str, body: FactPatch, request: Request) -> Respon
     return _json(await _answered(change, "Failed to update memory fact."))
 
 
-@router.delete("/facts/{fact_id}", response_model=StoredMemory, responses=_CHANGES_FACTS)
+@router.delete("/facts/{fact_id}", responses=_CHANGES_FACTS)
 async def delete_fact(fact_id: str, request: Request) -> Response:
     """Remove a fact, and return the memory. The history keeps it."""
     asked = _Asked(request)
@@ -335,16 +343,16 @@ async def delete_fact(fact_id: str, request: Request) -> Response:
     return _json(await _answered(remove, "Failed to delete memory fact."))
 
 
-@router.get("/config")
-async def get_config(request: Request) -> MemoryConfig:
+@router.get("/config", responses=_answers(MemoryConfig, CONFIG_EXAMPLE))
+async def get_config(request: Request) -> Response:
     """Return the configuration of memory, without secrets."""
     asked = _Asked(request)
-    return config_shown(asked.home.config.settings, asked.caller)
+    return _json(config_shown(asked.home.config.settings, asked.caller))
 
 
-@router.get("/status", response_model=MemoryStatus, responses=_READS)
+@router.get("/status", responses=_READS | _answers(MemoryStatus, {"config": CONFIG_EXAMPLE, "data": DOCUMENT}))
 async def get_status(request: Request) -> Response:
     """Return the configuration and the memory of the user."""
     asked = _Asked(request)
     data = await _answered(lambda: asked.memory(Right.READ).document())
-    return _json({"config": config_shown(asked.home.config.settings, asked.caller).model_dump(), "data": data})
+    return _json(MemoryStatus(config_shown(asked.home.config.settings, asked.caller), data))
