@@ -6,36 +6,30 @@ the process that gave it.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import logging
+import secrets
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
+import msgspec
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, CallToolResult, TextContent
 
 from backstory.home import Backstory
 from backstory.integrations.threads import run_in_thread
-from backstory.ledger.core.errors import BackstoryError, NotFoundError, UnavailableError, UsageError
-from backstory.mcp.budget import Budget, Reply
-from backstory.memory import MemoryHandle
-
-if TYPE_CHECKING:
-    from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-import hashlib
-import hmac
-import secrets
-from typing import TYPE_CHECKING, Literal, TypeAlias
-
-import msgspec
-
 from backstory.ledger.core.commit import Head
+from backstory.ledger.core.errors import BackstoryError, NotFoundError, UnavailableError, UsageError
 from backstory.ledger.core.scope import Scope
+from backstory.mcp.budget import Budget, Reply, name_of
+from backstory.memory import MemoryHandle
 from backstory.operations.undoing import UndoResult
-from backstory.mcp.budget import name_of
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+
 
 _AGREED = ", and the person agreed"
 

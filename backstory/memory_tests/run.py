@@ -5,10 +5,12 @@ In the XML a file is a suite, and an expectation a case.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 
@@ -30,8 +32,6 @@ from backstory.services.services import NO_MODEL
 
 if TYPE_CHECKING:
     from backstory.config.model_factory import ModelLike
-import re
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 
 class RememberedFact(msgspec.Struct, frozen=True):

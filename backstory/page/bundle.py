@@ -10,16 +10,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import msgspec
 
 if TYPE_CHECKING:
     from backstory.projections.graph import Graph, MessageFlow
-from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
+
 
 __all__ = ["PAGE_BEGINS", "graph_page"]
 
