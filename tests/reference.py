@@ -143,8 +143,11 @@ def _alias(name: str) -> str:
 def main() -> None:
     """Write the pages of docs/reference that come from the code."""
     import reference_commands
+    import reference_examples
     import reference_rest
 
+    # First, since the page of REST is made of the document that holds them.
+    reference_examples.FILE.write_text(reference_examples.text(), encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")
     reference_commands.PAGE.write_text(reference_commands.page(), encoding="utf-8")
     reference_rest.PAGE.write_text(reference_rest.page(), encoding="utf-8")

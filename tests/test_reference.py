@@ -69,6 +69,11 @@ def test_the_page_of_rest_shows_its_routes_as_they_are() -> None:
     assert reference_rest.PAGE.read_text(encoding="utf-8") == reference_rest.page()
 
 
+def test_the_examples_of_rest_are_what_a_server_answers() -> None:
+    reference_examples = pytest.importorskip("reference_examples", reason="the extra server is not installed")
+    assert reference_examples.FILE.read_text(encoding="utf-8") == reference_examples.text()
+
+
 def test_the_site_has_every_page_once_in_its_navigation() -> None:
     pages = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")]
     pages += [path.name for path in ROOT.glob("*.md")]

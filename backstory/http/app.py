@@ -31,7 +31,7 @@ from backstory.http.limits import Limiter, Limits
 from backstory.http.mcp.deferred import Deferred, Endpoint
 from backstory.http.metrics import Metrics, Timed
 from backstory.http.news import News
-from backstory.http.openapi.schemas import add_refusals, components
+from backstory.http.openapi.schemas import add_examples, add_refusals, components
 from backstory.http.problems import Unexpected, answer_errors
 from backstory.http.proxy import ANSWER_HEADERS, PROTOCOLS, Proxy
 from backstory.http.routes import changing, events, explaining, home, reading, recording
@@ -228,6 +228,7 @@ def _document() -> dict[str, Any]:
     parts["schemas"] = {**components(), **parts.get("schemas", {})}
     parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     add_refusals(document)
+    add_examples(document)
     document["security"] = [{}, {"token": []}]
     return document
 

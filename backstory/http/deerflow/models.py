@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel
 from backstory.config.secrets import holds_secret
 from backstory.config.settings import Settings
 from backstory.http.access.callers import Caller
-from backstory.http.openapi.examples import DOCUMENT
+from backstory.http.openapi.examples import EXAMPLES
 from backstory.projections.document.document import Document
 
 _UNKNOWN = "unknown"
@@ -88,7 +88,7 @@ class ImportedFact(Body):
 class ImportedMemory(Body):
     """A document that replaces memory: a part that it leaves out is emptied."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [DOCUMENT]})
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["Document"]]})
 
     version: str = Field(default="1.0", description="The version of the format")
     last_updated: str = Field(default="", description="Not used: memory changes now")
@@ -142,16 +142,6 @@ class MemoryStatus(msgspec.Struct, frozen=True):
     data: Document
 
 
-CONFIG_EXAMPLE: dict[str, object] = {
-    "enabled": True,
-    "mode": "middleware",
-    "injection_enabled": True,
-    "shutdown_flush_timeout_seconds": 30.0,
-    "manager_class": "backstory.deerflow:BackstoryMemoryManager",
-    "backend_config": {"max_facts": 100, "fact_confidence_threshold": 0.7, "debounce_seconds": 30.0},
-}
-
-
 class Failure(BaseModel):
     """The answer to a request that is refused or fails."""
 
@@ -195,7 +185,7 @@ def config_shown(settings: Settings, caller: Caller) -> MemoryConfig:
         enabled=settings.enabled,
         mode=settings.mode,
         injection_enabled=settings.injection_enabled,
-        shutdown_flush_timeout_seconds=settings.shutdown_flush_timeout_seconds,
+        shutdown_flush_timeout_seconds=float(settings.shutdown_flush_timeout_seconds),
         manager_class=_MANAGER,
         backend_config={key: value for key, value in keys.items() if not holds_secret(value)},
     )

@@ -30,7 +30,6 @@ from backstory.deerflow.memory import HostedMemory
 from backstory.home import Backstory
 from backstory.http.access.callers import Caller, Right
 from backstory.http.deerflow.models import (
-    CONFIG_EXAMPLE,
     CreatedFact,
     FactPatch,
     Failure,
@@ -39,7 +38,6 @@ from backstory.http.deerflow.models import (
     MemoryStatus,
     config_shown,
 )
-from backstory.http.openapi.examples import DOCUMENT
 from backstory.http.openapi.schemas import Responses, returns
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.errors import (
@@ -139,12 +137,12 @@ USER_HEADER = "X-Backstory-User"
 _T = TypeVar("_T")
 
 
-def _answers(kind: type, example: object) -> Responses:
-    return {200: returns(kind, example=example)[200]}
+def _answers(kind: type) -> Responses:
+    return {200: returns(kind)[200]}
 
 
 _READS: Responses = {
-    **_answers(Document, DOCUMENT),
+    **_answers(Document),
     400: {"model": Failure, "description": "The user id is not valid"},
     403: {"model": Failure, "description": "The token lacks the right"},
     404: {"model": Failure, "description": "The token covers no such memory"},
@@ -343,14 +341,14 @@ async def delete_fact(fact_id: str, request: Request) -> Response:
     return _json(await _answered(remove, "Failed to delete memory fact."))
 
 
-@router.get("/config", responses=_answers(MemoryConfig, CONFIG_EXAMPLE))
+@router.get("/config", responses=_answers(MemoryConfig))
 async def get_config(request: Request) -> Response:
     """Return the configuration of memory, without secrets."""
     asked = _Asked(request)
     return _json(config_shown(asked.home.config.settings, asked.caller))
 
 
-@router.get("/status", responses=_READS | _answers(MemoryStatus, {"config": CONFIG_EXAMPLE, "data": DOCUMENT}))
+@router.get("/status", responses=_READS | _answers(MemoryStatus))
 async def get_status(request: Request) -> Response:
     """Return the configuration and the memory of the user."""
     asked = _Asked(request)

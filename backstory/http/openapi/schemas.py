@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from backstory.http.access.refusals import PROBLEM, Problem
+from backstory.http.openapi.examples import EXAMPLES
 
-__all__ = ["Responses", "add_refusals", "components", "problem", "returns"]
+__all__ = ["Responses", "add_examples", "add_refusals", "components", "problem", "returns"]
 
 Responses = dict[int | str, dict[str, Any]]
 """What FastAPI takes as the responses of a route."""
@@ -37,7 +38,6 @@ def returns(
     kind: type,
     *problems: int,
     status: int = 200,
-    example: object = None,
     cached: bool = False,
     description: str | None = None,
 ) -> Responses:
@@ -47,14 +47,11 @@ def returns(
         kind: The type of the answer.
         problems: The statuses of its errors, beside those that every route has.
         status: The status of the answer.
-        example: An example of the answer.
         cached: Whether it has an ETag, so that 304 is an answer, too.
         description: What the answer is; by default the docstring of its type.
     """
     _types[kind.__name__] = kind
     content: dict[str, Any] = {"schema": {"$ref": _REF.format(name=kind.__name__)}}
-    if example is not None:
-        content["example"] = example
     found: Responses = {
         status: {
             "description": description or (kind.__doc__ or "").partition("\n")[0],
@@ -89,6 +86,17 @@ def add_refusals(document: Mapping[str, Any]) -> None:
                     detail = {"type": "object", "required": ["detail"], "properties": {"detail": {"type": "string"}}}
                     answer["content"] = {"application/json": {"schema": detail}}
                 operation["responses"].setdefault(str(status), answer)
+
+
+def add_examples(document: Mapping[str, Any]) -> None:
+    """Add an example to each answer that there is one of. FastAPI would leave out what is null in it."""
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            for answer in operation["responses"].values():
+                for content in answer.get("content", {}).values():
+                    name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+                    if name in EXAMPLES:
+                        content["example"] = EXAMPLES[name]
 
 
 def components() -> Mapping[str, Any]:

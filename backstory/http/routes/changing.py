@@ -26,7 +26,6 @@ from backstory.http.bodies import (
 )
 from backstory.http.exchange import Erasing, JsonResponse, Writing, WritingOnce
 from backstory.http.kept_answers import Answers
-from backstory.http.openapi.examples import FACT_CHANGE
 from backstory.http.openapi.schemas import Responses, returns
 from backstory.http.routes.parameters import versioned
 from backstory.integrations.threads import run_in_thread
@@ -52,9 +51,9 @@ _CHANGE: list[str | Enum] = ["Change"]
 _ERASE: list[str | Enum] = ["Erase"]
 
 
-def _changes(kind: type, *problems: int, status: int = 200, example: object = None) -> Responses:
+def _changes(kind: type, *problems: int, status: int = 200) -> Responses:
     """Return the responses of a route that changes memory."""
-    return returns(kind, 409, 412, *problems, status=status, example=example)
+    return returns(kind, 409, 412, *problems, status=status)
 
 
 @router.post("/extract", tags=_LEARN, responses=_changes(Extracted, 502))
@@ -83,7 +82,7 @@ async def discard(writing: Writing, asked: OfThread) -> Response:
     return await writing.change(lambda memory: memory.discard(asked.thread))
 
 
-@router.post("/facts", status_code=201, tags=_CHANGE, responses=_changes(FactChange, status=201, example=FACT_CHANGE))
+@router.post("/facts", status_code=201, tags=_CHANGE, responses=_changes(FactChange, status=201))
 async def add_fact(writing: WritingOnce, fact: FactToAdd) -> Response:
     """Add a fact by hand. No model changes it from then on."""
     return await writing.change(
@@ -91,7 +90,7 @@ async def add_fact(writing: WritingOnce, fact: FactToAdd) -> Response:
     )
 
 
-@router.patch("/facts/{fact_id:path}", tags=_CHANGE, responses=_changes(FactChange, example=FACT_CHANGE))
+@router.patch("/facts/{fact_id:path}", tags=_CHANGE, responses=_changes(FactChange))
 async def edit_fact(writing: WritingOnce, fact_id: str, fact: EditedFact) -> Response:
     """Change a fact by hand, by its full id."""
     return await writing.change(
@@ -99,7 +98,7 @@ async def edit_fact(writing: WritingOnce, fact_id: str, fact: EditedFact) -> Res
     )
 
 
-@router.delete("/facts/{fact_id:path}", tags=_CHANGE, responses=_changes(FactChange, example=FACT_CHANGE))
+@router.delete("/facts/{fact_id:path}", tags=_CHANGE, responses=_changes(FactChange))
 async def remove_fact(
     writing: WritingOnce,
     fact_id: str,

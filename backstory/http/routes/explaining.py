@@ -18,7 +18,6 @@ from starlette.responses import Response, StreamingResponse
 
 from backstory.http.bodies import WhatIfQuestion
 from backstory.http.exchange import ReadExchange, Reading
-from backstory.http.openapi.examples import COMMIT, LOG, REFUSALS, TIMELINE, USAGE, WHY, WHY_SAID
 from backstory.http.openapi.schemas import Responses, returns
 from backstory.http.pages import (
     CommitRefusals,
@@ -157,7 +156,7 @@ Moment = Annotated[
 ]
 
 
-@router.get("/log", responses=returns(LogPage, cached=True, example=LOG))
+@router.get("/log", responses=returns(LogPage, cached=True))
 async def list_commits(
     reading: Reading,
     *,
@@ -181,7 +180,7 @@ async def list_commits(
     return await reading.answer(read)
 
 
-@router.get("/commits/{seq}", responses=returns(LogEntry, cached=True, example=COMMIT))
+@router.get("/commits/{seq}", responses=returns(LogEntry, cached=True))
 async def get_commit(reading: Reading, seq: Seq) -> Response:
     """Return one commit, by its number."""
     return await reading.answer(lambda memory: _entry(memory, seq))
@@ -200,7 +199,7 @@ def _entry(memory: MemoryHandle, named: str) -> LogEntry:
     return found[0]
 
 
-@router.get("/timeline", responses=returns(Timeline, cached=True, example=TIMELINE))
+@router.get("/timeline", responses=returns(Timeline, cached=True))
 async def get_timeline(
     reading: Reading,
     since: Bound = None,
@@ -211,19 +210,19 @@ async def get_timeline(
     return await reading.answer(lambda memory: memory.timeline(since, until, buckets=buckets))
 
 
-@router.get("/usage", responses=returns(ModelUsage, cached=True, example=USAGE))
+@router.get("/usage", responses=returns(ModelUsage, cached=True))
 async def get_usage(reading: Reading, since: Time = None, until: Time = None) -> Response:
     """Count updates and tokens by day, in UTC, and model; the days of both times are included."""
     return await reading.answer(lambda memory: memory.usage(since, until))
 
 
-@router.get("/commits/{seq}/refusals", responses=returns(CommitRefusals, cached=True, example=REFUSALS))
+@router.get("/commits/{seq}/refusals", responses=returns(CommitRefusals, cached=True))
 async def get_refusals(reading: Reading, seq: Seq) -> Response:
     """Return what a commit refused, and the policy value that would have accepted each candidate."""
     return await reading.answer(lambda memory: CommitRefusals(memory.refusals(seq)), long=True)
 
 
-@router.get("/facts/{fact_id:path}/why", responses=returns(Why, cached=True, example=WHY))
+@router.get("/facts/{fact_id:path}/why", responses=returns(Why, cached=True))
 async def why(reading: Reading, fact_id: str) -> Response:
     """Explain where a fact comes from, live or gone, down to the turns it was learned from."""
     return await reading.answer(lambda memory: memory.why(fact_id), turns=True)
@@ -235,7 +234,7 @@ async def why_section(reading: Reading, section: str) -> Response:
     return await reading.answer(lambda memory: memory.why_section(section), turns=True)
 
 
-@router.get("/why-said", responses=returns(WhySaid, cached=True, example=WHY_SAID))
+@router.get("/why-said", responses=returns(WhySaid, cached=True))
 async def why_said(
     reading: Reading,
     turn: Annotated[

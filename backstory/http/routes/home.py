@@ -10,7 +10,6 @@ from starlette.responses import Response
 from backstory.home import Backstory
 from backstory.http.exchange import JsonResponse, caller_of, home_of
 from backstory.http.metrics import CONTENT_TYPE, Metrics
-from backstory.http.openapi.examples import CALLER
 from backstory.http.openapi.schemas import problem, returns
 from backstory.http.pages import CallerShown, Health, ScopePage, UnreadableScope
 from backstory.http.routes.parameters import operation_id, versioned
@@ -55,7 +54,7 @@ async def list_scopes(
     return await run_in_thread(read)
 
 
-@router.get("/caller", responses=returns(CallerShown, example=CALLER))
+@router.get("/caller", responses=returns(CallerShown))
 async def get_caller(request: Request) -> Response:
     """Say whose token this is, what it may do, and whose memories it covers."""
     caller = caller_of(request)

@@ -12,7 +12,6 @@ from starlette.responses import Response
 
 from backstory.http.bodies import FullContext
 from backstory.http.exchange import Reading
-from backstory.http.openapi.examples import CONTEXT, DOCUMENT, FACT, FACTS, FOUND, HEAD, MEMORY
 from backstory.http.openapi.schemas import returns
 from backstory.http.pages import FactPage, ParkedThreads, ThreadPage, TurnPage, offset_of, part_of
 from backstory.http.routes.parameters import versioned
@@ -76,13 +75,13 @@ Time = Annotated[
 ]
 
 
-@router.get("/document", responses=returns(Document, cached=True, example=DOCUMENT))
+@router.get("/document", responses=returns(Document, cached=True))
 async def get_document(reading: Reading, at: Moment = None) -> Response:
     """Return memory.json, now or at an earlier moment."""
     return await reading.answer(lambda memory: memory.document(at))
 
 
-@router.get("/memory", responses=returns(MemoryMoment, cached=True, example=MEMORY))
+@router.get("/memory", responses=returns(MemoryMoment, cached=True))
 async def get_memory(
     reading: Reading,
     *,
@@ -116,7 +115,7 @@ async def get_memory(
     )
 
 
-@router.get("/facts", responses=returns(FactPage, cached=True, example=FACTS))
+@router.get("/facts", responses=returns(FactPage, cached=True))
 async def list_facts(
     reading: Reading,
     *,
@@ -168,7 +167,7 @@ def _facts_of(memory: MemoryHandle, seq: int) -> tuple[Fact, ...]:
     return found if _newest(memory) == seq else memory.facts(seq, joined=False)
 
 
-@router.get("/facts/{fact_id:path}", responses=returns(Fact, cached=True, example=FACT))
+@router.get("/facts/{fact_id:path}", responses=returns(Fact, cached=True))
 async def get_fact(reading: Reading, fact_id: str) -> Response:
     """Return a live fact, by its id or a unique beginning of it."""
     return await reading.answer(lambda memory: memory.fact(fact_id))
@@ -232,7 +231,7 @@ def _turn_page(turns: Sequence[TurnView], start: int, end: int) -> TurnPage:
     return TurnPage(shown, following, f"{_BEFORE}{shown[0].n}" if shown and start > 0 else None)
 
 
-@router.get("/search", responses=returns(Found, example=FOUND))
+@router.get("/search", responses=returns(Found))
 async def search(
     reading: Reading,
     *,
@@ -269,7 +268,7 @@ async def search(
     )
 
 
-@router.get("/context", responses=returns(Context, example=CONTEXT))
+@router.get("/context", responses=returns(Context))
 async def get_context(
     reading: Reading,
     about: Annotated[
@@ -282,7 +281,7 @@ async def get_context(
     return await reading.answer(lambda memory: memory.context(about, max_tokens, tags=tags), tagged=False)
 
 
-@router.post("/context", responses=returns(Context, example=CONTEXT))
+@router.post("/context", responses=returns(Context))
 async def make_context(reading: Reading, asked: FullContext) -> Response:
     """Return the block to put before a model, for a conversation."""
     return await reading.answer(
@@ -293,7 +292,7 @@ async def make_context(reading: Reading, asked: FullContext) -> Response:
     )
 
 
-@router.get("/head", responses=returns(Head, cached=True, example=HEAD))
+@router.get("/head", responses=returns(Head, cached=True))
 async def get_head(reading: Reading) -> Response:
     """Return the head of the ledger, to sign or keep elsewhere."""
     return await reading.answer(lambda memory: memory.head())

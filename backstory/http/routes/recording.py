@@ -14,7 +14,6 @@ from starlette.responses import Response
 
 from backstory.http.bodies import Delivery
 from backstory.http.exchange import MOST_OF_KEY, WriteExchange, WritingOnce
-from backstory.http.openapi.examples import RECORDED
 from backstory.http.openapi.schemas import returns
 from backstory.http.routes.parameters import versioned
 from backstory.results import RecordResult
@@ -39,7 +38,7 @@ class _ShortRoute(APIRoute):
 router = versioned(route_class=_ShortRoute)
 
 
-@router.post("/record", tags=["Record and learn"], responses=returns(RecordResult, 409, 412, example=RECORDED))
+@router.post("/record", tags=["Record and learn"], responses=returns(RecordResult, 409, 412))
 async def record(writing: WritingOnce, delivery: Delivery) -> Response:
     """Record what is new of a conversation. It is durable when this answers, and is extracted after the debounce."""
     return await writing.change(

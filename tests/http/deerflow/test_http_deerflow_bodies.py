@@ -263,7 +263,6 @@ def test_every_answer_is_what_the_openapi_document_says(gateway: Gateway) -> Non
     ):
         content = described["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]
         assert content["schema"] == {"$ref": f"#/components/schemas/{name}"}
-        assert content["example"]
         assert name in components()
 
 
@@ -274,7 +273,3 @@ def test_the_examples_are_bodies_that_are_accepted(gateway: Gateway) -> None:
     assert [one["id"] for one in imported.json()["facts"]] == ["fact_2_0"]
     assert client.patch(f"{FACTS}/fact_2_0", json=schemas["FactPatch"]["examples"][0]).status_code == 200
     assert client.post(FACTS, json=schemas["CreatedFact"]["examples"][0]).status_code == 200
-    examples = client.get("/openapi.json").json()["paths"]
-    for path, kind in ANSWERS.items():
-        example = examples[path]["get"]["responses"]["200"]["content"]["application/json"]["example"]
-        assert as_json(msgspec.convert(example, kind)) == example
