@@ -137,6 +137,10 @@ class CitedFacts:
         self._read_known((thread,))
         return tuple(fact.content for fact in self._facts.get((thread, turn), {}).values())
 
+    def ids(self, thread: str, turn: str) -> Collection[str]:
+        """Return the ids of the facts that cite a turn, the oldest first."""
+        return self._facts.get((thread, turn), {}).keys()
+
     def changed(self, thread: str, turn: str, now: str) -> bool:
         """Whether facts were learned from a turn of which none is true any more, as far as memory knows."""
         self._read_known((thread,))

@@ -1,4 +1,4 @@
-"""Fusion of two rankings: by words and by meaning.
+"""Fusion of rankings: by words and by meaning, and of facts by the turns that they cite.
 
 Turns are fused by their ranks. Of facts, which are sentences of their own that a model understands well, it counts how
 far ahead a score is, which ranks do not say: where it lies between the best and the least of its own ranking.
@@ -22,7 +22,7 @@ _MEANING = {"turns": 0.5, "facts": 1.0}
 class Fused(msgspec.Struct, frozen=True):
     """An entry that was found, with its rank (from 1) and score in each ranking that has it.
 
-    `score` is 1 for what comes first in both rankings.
+    `score` is 1 for what comes first in all rankings.
     """
 
     key: str
@@ -31,12 +31,20 @@ class Fused(msgspec.Struct, frozen=True):
     words_score: float | None = None
     meaning_rank: int | None = None
     meaning_score: float | None = None
+    turns_rank: int | None = None
+    turns_score: float | None = None
 
 
 def fused(
-    by_words: Sequence[Scored], by_meaning: Sequence[Scored], missing: Callable[[str], bool], k: int, *, within: str
+    by_words: Sequence[Scored],
+    by_meaning: Sequence[Scored],
+    missing: Callable[[str], bool],
+    k: int,
+    *,
+    within: str,
+    by_turns: Sequence[Scored] = (),
 ) -> list[Fused]:
-    """Return the `k` best of two rankings of facts or turns, the best first.
+    """Return the `k` best of two rankings of facts or turns, the best first; `by_turns` changes their order only.
 
     What is `missing` in the second one because it is not embedded yet is taken to stand there as it stands in the
     first. Of equals the one better by words comes first.
@@ -47,16 +55,21 @@ def fused(
     of_meaning = (
         _reciprocal if within == "turns" else _relative(by_meaning, min((one.score for one in by_meaning), default=0.0))
     )
-    words = {scored.key: (rank, scored.score) for rank, scored in enumerate(by_words, 1)}
-    meaning = {scored.key: (rank, scored.score) for rank, scored in enumerate(by_meaning, 1)}
+    of_turns = _relative(by_turns, 0.0)
+    turns_weight = 1 if by_turns else 0
+    words, meaning, turns = (
+        {scored.key: (rank, scored.score) for rank, scored in enumerate(ranked, 1)}
+        for ranked in (by_words, by_meaning, by_turns)
+    )
     found: list[Fused] = []
     for key in {**words, **meaning}:
         words_rank, words_score = words.get(key, (None, None))
         meaning_rank, meaning_score = meaning.get(key, (None, None))
         first = of_words(words_rank, words_score)
         second = first if meaning_rank is None and missing(key) else of_meaning(meaning_rank, meaning_score)
-        score = (first + weight * second) / (1 + weight)
-        found.append(Fused(key, score, words_rank, words_score, meaning_rank, meaning_score))
+        turn = turns.get(key, (None, None))
+        score = (first + weight * second + turns_weight * of_turns(*turn)) / (1 + weight + turns_weight)
+        found.append(Fused(key, score, words_rank, words_score, meaning_rank, meaning_score, *turn))
     found.sort(key=lambda one: -one.score)
     return found[:k]
 

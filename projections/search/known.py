@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from itertools import islice
+from itertools import islice, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from backstory.projections.search.corpus import Change, Facts, Turns, fact_entry
 from backstory.projections.search.fact_changes import FactChanges
 from backstory.projections.search.filters import SearchFilters
 from backstory.projections.search.fusion import Fused
-from backstory.projections.search.lexical.entry import Entry, Worth
+from backstory.projections.search.lexical.entry import Entry, Scored, Worth
 from backstory.projections.search.results import Explanation, Hit
 from backstory.projections.search.similarity import Similarity
 from backstory.projections.turns import TurnFollower, TurnView
@@ -254,6 +254,16 @@ class Known:
         live = self.facts.live
         return lambda key: live[key].confidence
 
+    def by_turns(self, query: str, depth: int, among: Collection[str]) -> list[Scored]:
+        """Those facts whose turns are most like a text by their words, each as its best turn, the best first."""
+        standing, best = self.turns.standing, dict[str, float]()
+        for one in self.words("turns").ranked(query, depth):
+            turn = standing[one.key]
+            for key in self._cited.ids(turn.thread, turn.id):
+                if key in among:
+                    best.setdefault(key, one.score)
+        return list(starmap(Scored, best.items()))
+
     def said(self, query: str, most: int, now: str, leave_out: Callable[[TurnView], bool]) -> list[FoundTurn]:
         """The turns that are most like a text by their words, but for those that are to be left out."""
         standing, words, depth = self.turns.standing, self.words("turns"), most
@@ -290,7 +300,15 @@ class Known:
 def why_found(one: Fused, words: LexicalIndex, query: str) -> Explanation:
     """Say why something was found."""
     parts = () if one.words_rank is None else words.explain(query, one.key)
-    return Explanation(parts, one.words_rank, one.words_score, one.meaning_rank, one.meaning_score)
+    return Explanation(
+        parts,
+        one.words_rank,
+        one.words_score,
+        one.meaning_rank,
+        one.meaning_score,
+        one.turns_rank,
+        one.turns_score,
+    )
 
 
 def hit_of(found: Fact | TurnView, one: Fused, why: Explanation | None) -> Hit:

@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -134,12 +134,23 @@ class Search(ReadModel):
         near = meaning.near(said, within, depth, standing=standing, keep=keep)
         ranked = _by_words_alone(by_words)
         if near.ranked:
-            both = fused(by_words, near.ranked, near.missing, depth, within=within)
+            by_turns = self._by_turns(said, standing, {one.key for one in (*by_words, *near.ranked)})
+            both = fused(by_words, near.ranked, near.missing, depth, within=within, by_turns=by_turns)
             ranked = [one for one in both if one.words_rank is not None or (one.meaning_score or 0.0) >= floor]
         # To read the query may have taken a model a while, and content may have been erased meanwhile.
         with self._up_to_date(within) as kept:
             hits = kept.hits(within, said, ranked, top_k, explain=explain)
         return Found(hits, within, total, near.model, min(near.embedded, total), near.trouble)
+
+    def _by_turns(
+        self, query: str, standing: Mapping[str, Fact] | Mapping[str, TurnView], found: Collection[str]
+    ) -> list[Scored]:
+        """Rank the facts found by the turns that they cite, if any does; a long transcript is not waited for."""
+        cites = (isinstance(one := standing.get(key), Fact) and one.evidence for key in found)
+        if not any(cites) or not self._is_near():
+            return []
+        with self._up_to_date("turns") as kept:
+            return kept.by_turns(query, _DEPTH, found)
 
     def said(self, query: str, most: int, leave_out: Callable[[TurnView], bool]) -> Sequence[FoundTurn]:
         """Return the turns that are most like a text by their words, the best first, for a prompt.

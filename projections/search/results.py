@@ -18,7 +18,8 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     """Why a hit stands where it stands.
 
     `words` are the words that matched, where, and what each added to `words_score`; ranks count from 1. `similarity` is
-    the cosine of the meanings, -1 to 1. What did not find it is None.
+    the cosine of the meanings, -1 to 1. Of a fact `turns_rank` and `turns_score` say how well the turns that it
+    cites fit by their words, where it was searched for by meaning, too. What did not find it is None.
     """
 
     words: tuple[Part, ...] = ()
@@ -26,6 +27,8 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     words_score: float | None = None
     meaning_rank: int | None = None
     similarity: float | None = None
+    turns_rank: int | None = None
+    turns_score: float | None = None
 
 
 class Hit(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):

@@ -145,6 +145,8 @@ def _reasons(why: Explanation) -> list[str]:
         lines.append(f"{why.words_rank}. by words, {why.words_score or 0:.2f}: {', '.join(parts)}{more}")
     if why.meaning_rank is not None:
         lines.append(f"{why.meaning_rank}. by meaning, similarity {why.similarity or 0:.3f}")
+    if why.turns_rank is not None:
+        lines.append(f"{why.turns_rank}. by the words of the turns it cites, {why.turns_score or 0:.2f}")
     return lines
 
 

@@ -1,0 +1,117 @@
+"""Facts by the turns that they cite: what is said around a fact orders the facts that are found, and adds none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from doubles.bag import BagOfWords
+from fakes import open_home
+
+from backstory.home import Backstory
+from backstory.ledger.extraction.models.recorded import RecordedReply
+from backstory.memory import MemoryHandle
+from backstory.projections.search import query
+from backstory.projections.search.vectors.background_embedding import BackgroundEmbedding
+from backstory.projections.search.vectors.embedder import Floats
+
+TURNS = {
+    "u1": "The cello from grandmother is in the attic.",
+    "u2": "We bake bread on Sundays.",
+}
+FACTS = {"u2": "Has an old instrument, and oven", "u1": "Has an old instrument, and attic"}
+"""Alike but for one word; the first stands in the log first."""
+
+
+class AllAlike(BagOfWords):
+    """A stand-in to which all texts are alike, and none is like a question."""
+
+    def query(self, text: str) -> Floats:
+        return np.roll(self._vector(text), 1)
+
+    def _vector(self, text: str) -> Floats:
+        return np.eye(1, self.dimensions, dtype=np.float32)[0]
+
+
+@pytest.fixture(autouse=True)
+def model(monkeypatch: pytest.MonkeyPatch) -> AllAlike:
+    model = AllAlike()
+    monkeypatch.setattr("backstory.config.embedder_factory.as_embedder", lambda *_: model)
+    return model
+
+
+@pytest.fixture
+def bs(tmp_path: Path) -> Iterator[Backstory]:
+    with open_home(tmp_path) as bs:
+        yield bs
+
+
+@pytest.fixture
+def memory(bs: Backstory) -> MemoryHandle:
+    memory = bs.memory("ada")
+    learn(memory)
+    return memory
+
+
+def learn(memory: MemoryHandle) -> None:
+    memory.record("t1", [{"role": "user", "content": text, "id": turn} for turn, text in TURNS.items()])
+    facts = [{"content": text, "confidence": 0.9, "evidence": [turn]} for turn, text in FACTS.items()]
+    memory.extract([RecordedReply("t1", json.dumps({"newFacts": facts}))])
+    memory.add_fact("Likes tea")
+    memory.embed()
+
+
+def found(memory: MemoryHandle, question: str) -> list[str]:
+    return [hit.content for hit in memory.search(question, min_similarity=0.5)]
+
+
+def test_of_facts_alike_that_comes_first_whose_turn_fits(memory: MemoryHandle) -> None:
+    assert found(memory, "old instrument") == [FACTS["u1"], FACTS["u2"]]
+    assert found(memory, "old instrument cello grandmother") == [FACTS["u1"], FACTS["u2"]]
+    assert found(memory, "old instrument bake bread") == [FACTS["u2"], FACTS["u1"]]
+
+
+def test_a_hit_says_so(memory: MemoryHandle) -> None:
+    first, second = memory.search("old instrument bake bread", min_similarity=0.5, explain=True)
+    assert (first.why.turns_rank, second.why.turns_rank) == (1, 2)
+    assert first.why.turns_score > second.why.turns_score > 0
+    (tea,) = memory.search("tea", min_similarity=0.5, explain=True)
+    assert (tea.why.turns_rank, tea.why.turns_score) == (None, None)
+
+
+def test_no_fact_is_found_by_its_turn_alone(memory: MemoryHandle) -> None:
+    assert found(memory, "bread") == []
+    assert found(memory, "bread tea") == ["Likes tea"]
+
+
+def test_an_erased_turn_orders_nothing(memory: MemoryHandle) -> None:
+    assert found(memory, "old instrument bake bread") == [FACTS["u2"], FACTS["u1"]]
+    memory.forget(matching="bread")
+    assert found(memory, "old instrument bake bread") == [FACTS["u1"], FACTS["u2"]]
+
+
+def test_a_fact_that_cites_nothing_reads_no_turns(bs: Backstory, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = bs.memory("bob")
+    memory.record("t1", [{"role": "user", "content": "tea"}])
+    memory.add_fact("Likes tea")
+    memory.embed()
+    monkeypatch.setattr(query.Known, "by_turns", lambda *_: pytest.fail("it reads turns"))
+    assert found(memory, "tea") == ["Likes tea"]
+
+
+def test_a_search_of_facts_does_not_wait_for_a_long_transcript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_home(tmp_path) as bs:
+        learn(bs.memory("ada"))
+    monkeypatch.setattr(query, "AT_ONCE", 1)
+    # What embeds in the background reads the turns, too.
+    monkeypatch.setattr(BackgroundEmbedding, "wanted", lambda *_: None)
+    with open_home(tmp_path, background=True) as bs:
+        memory = bs.memory("ada")
+        assert found(memory, "old instrument bake bread")[0] == FACTS["u1"]
+        search = bs._services.states(memory.scope).search
+        assert search._catching_up is not None
+        search._catching_up.join(20)
+        assert found(memory, "old instrument bake bread")[0] == FACTS["u2"]
