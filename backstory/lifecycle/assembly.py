@@ -165,7 +165,7 @@ def assemble(
         progress=progress,
     )
     states_alive = weakref.ref(states)
-    weakref.finalize(states, projector.finish)
+    projector.finish_with(states)
     return HomeServices(
         updater=updater,
         summarizer=summarizer,

@@ -244,6 +244,7 @@ class DocumentProjector(Jobs[Sequence[ScopeDocument]]):
         self._delay = delay
         self._ready_at = 0.0
         """When to write what is dirty, by the machine's monotonic clock."""
+        self._finishing: weakref.finalize[[], object] | None = None
         super().__init__()
 
     def of(self, scope: Scope, path: Path, writer: Callable[[], Writer], index: Callable[[], Index]) -> ScopeDocument:
@@ -257,8 +258,14 @@ class DocumentProjector(Jobs[Sequence[ScopeDocument]]):
         """
         return ScopeDocument(self, scope, path, writer, index)
 
+    def finish_with(self, owner: object) -> None:
+        """Finish the work when nothing uses the owner, or the interpreter ends, unless this is closed before."""
+        self._finishing = weakref.finalize(owner, self.finish)
+
     def close(self) -> None:
         """Finish all work, the index included, and end the thread; failures are logged."""
+        if self._finishing is not None:
+            self._finishing.detach()
         self.finish()
         self.end(patience=None)
 
@@ -319,10 +326,7 @@ class DocumentProjector(Jobs[Sequence[ScopeDocument]]):
             self._busy.release()
 
     def finish(self) -> None:
-        """Do all remaining work now; memories marked later are handled in the caller's thread.
-
-        A home that is never closed has this called when nothing uses it, or when the interpreter ends.
-        """
+        """Do all remaining work now; memories marked later are handled in the caller's thread."""
         self.end()
         for document in [*self.dirty, *self._failed, *self.suspects]:
             self.settle(document)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -705,3 +706,21 @@ def test_what_an_erasure_has_overtaken_is_not_written(tmp_path: Path) -> None:
     assert bench.exact()
     bench.projector.close()
     other.projector.close()
+
+
+def test_a_closed_home_whose_file_could_not_be_written_is_let_go_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # A record of the log would keep what its traceback refers to.
+    caplog.set_level(logging.CRITICAL, "backstory.projections.document.projector")
+    tried: list[Memory] = []
+    monkeypatch.setattr("backstory.projections.document.projector.render", lambda memory: tried.append(memory) or 1 / 0)
+    home = open_home(tmp_path)
+    home.memory("ada").add_fact("sings")
+    home.close()
+    states, times = weakref.ref(home._services.states), len(tried)
+    assert times > 0
+    del home
+    gc.collect()
+    assert states() is None
+    assert len(tried) == times
