@@ -2,6 +2,9 @@
 
 DeerFlow decides what to remember. So the policy of these memories has no threshold and practically no cap, and only
 facts with exactly the same text are duplicates.
+
+It serves the versions of DeerFlow that have a storage and no managers, such as `deerflow-harness` 0.1.0, of which no
+requirement keeps this package out.
 """
 
 from __future__ import annotations

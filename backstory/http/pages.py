@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Generic, TypeVar
-
 import msgspec
 
 from backstory.ledger.core.errors import UsageError
@@ -31,10 +28,7 @@ __all__ = [
     "TurnPage",
     "UnreadableScope",
     "offset_of",
-    "part_of",
 ]
-
-T = TypeVar("T")
 
 
 class FactPage(msgspec.Struct, frozen=True):
@@ -141,19 +135,6 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ok: bool
     detail: str = ""
-
-
-class Part(msgspec.Struct, Generic[T], frozen=True):
-    """A part of a list, and the offset of the next part; None behind the last."""
-
-    items: tuple[T, ...]
-    next: int | None
-
-
-def part_of(items: Sequence[T], offset: int, limit: int) -> Part[T]:
-    """Return `limit` items from an offset on."""
-    end = offset + limit
-    return Part(tuple(items[offset:end]), end if end < len(items) else None)
 
 
 def offset_of(cursor: str | None) -> int:

@@ -23,9 +23,8 @@ from backstory.ledger.core.events import CandidateRejected, UpdateFailed
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.core.scope import Scope
 from backstory.memory_tests.file import Expectation, read_test
-from backstory.memory_tests.judging import Judge, Judgement, merged, seq_of
+from backstory.memory_tests.judging import Judge, Judgement, Likeness, merged, seq_of
 from backstory.memory_tests.kept_replies import KeptReplies
-from backstory.memory_tests.likeness import Likeness
 from backstory.memory_tests.replay import Replay, replayed, settings_of
 from backstory.memory_tests.steps import steps_of_files, steps_of_home
 from backstory.services.services import NO_MODEL

@@ -15,7 +15,7 @@ import msgspec
 from backstory import checks
 from backstory.home import Backstory
 from backstory.http.proxy.answers import Answer
-from backstory.http.proxy.protocol.asked import Asked
+from backstory.http.proxy.protocol import Asked
 from backstory.http.proxy.thread_names import Find, Taken, ThreadNames
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.scope import Scope

@@ -19,7 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from backstory.http.proxy.headers import Headers, to_client
 from backstory.http.proxy.outcomes import AnswerOutcome
-from backstory.http.proxy.protocol.protocol import ErrorShape
+from backstory.http.proxy.protocol import ErrorShape
 from backstory.http.proxy.upstream import Upstream
 
 _ERROR = 400

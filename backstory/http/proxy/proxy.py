@@ -29,10 +29,8 @@ from backstory.http.proxy.passing import (
     pass_on,
     refuses_system,
 )
-from backstory.http.proxy.protocol.asked import Asked, UnreadableRequestError, inflated
-from backstory.http.proxy.protocol.protocol import Endpoint, Protocol
-from backstory.http.proxy.recorder import Recorder, Silent
-from backstory.http.proxy.recordings import Recordings, done_within
+from backstory.http.proxy.protocol import Asked, Endpoint, Protocol, UnreadableRequestError, inflated
+from backstory.http.proxy.recorder import Recorder, Recordings, Silent, done_within
 from backstory.http.proxy.thread_names import ThreadNames
 from backstory.http.proxy.upstream import Upstream
 from backstory.integrations.threads import run_in_thread

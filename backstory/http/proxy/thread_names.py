@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
-from backstory.http.proxy.protocol.asked import Asked
+from backstory.http.proxy.protocol import Asked
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import Scope

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from backstory.http.bodies import FullContext
 from backstory.http.exchange import Reading
 from backstory.http.openapi.schemas import returns
-from backstory.http.pages import FactPage, ParkedThreads, ThreadPage, TurnPage, offset_of, part_of
+from backstory.http.pages import FactPage, ParkedThreads, ThreadPage, TurnPage, offset_of
 from backstory.http.routes.parameters import versioned
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import NotFoundError, UsageError
@@ -178,8 +178,9 @@ async def list_threads(reading: Reading, limit: Limit = 100, cursor: Cursor = No
     """List the recorded conversations, in the order of their first turns."""
 
     def read(memory: MemoryHandle) -> ThreadPage:
-        part = part_of(memory.threads(), offset_of(cursor), limit)
-        return ThreadPage(part.items, None if part.next is None else str(part.next))
+        threads, start = memory.threads(), offset_of(cursor)
+        end = start + limit
+        return ThreadPage(tuple(threads[start:end]), str(end) if end < len(threads) else None)
 
     return await reading.answer(read, turns=True)
 

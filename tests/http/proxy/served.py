@@ -21,7 +21,7 @@ from backstory import Backstory
 from backstory.http.access.callers import LOCAL, Caller
 from backstory.http.proxy.anthropic.protocol import ANTHROPIC
 from backstory.http.proxy.openai.protocol import OPENAI
-from backstory.http.proxy.protocol.protocol import Protocol
+from backstory.http.proxy.protocol import Protocol
 from backstory.http.proxy.proxy import Proxy
 from backstory.http.proxy.thread_names import ThreadNames
 from backstory.http.proxy.upstream import Upstream

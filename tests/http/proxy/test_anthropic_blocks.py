@@ -15,7 +15,7 @@ from served import FACT, Served, served_to_anthropic
 from upstreams import StandIn, message
 
 from backstory.http.proxy.anthropic.requests import read_request
-from backstory.http.proxy.protocol.asked import Asked
+from backstory.http.proxy.protocol import Asked
 from backstory.ledger.text.scaffolding import load_scaffolding
 
 MARK = {"type": "ephemeral"}

@@ -243,7 +243,7 @@ def test_a_bug_of_ours_forwards_the_request_as_it_was(proxy, upstream, monkeypat
 
 
 def test_too_many_recordings_are_counted_and_not_begun(proxy, upstream, monkeypatch, caplog):
-    monkeypatch.setattr("backstory.http.proxy.recordings._MOST", 0)
+    monkeypatch.setattr("backstory.http.proxy.recorder._MOST", 0)
     assert proxy.chat("Where do I live?").status_code == 200
     assert faults(proxy.home) == {"record": "DeliveryLost"}
     assert proxy.turns() == {}

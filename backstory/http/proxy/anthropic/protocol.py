@@ -11,7 +11,7 @@ from backstory.http.access.refusals import anthropic_error
 from backstory.http.proxy.answers import AnswerForm
 from backstory.http.proxy.anthropic.answers import MessageEvents, message_of
 from backstory.http.proxy.anthropic.requests import read_request
-from backstory.http.proxy.protocol.protocol import Endpoint, Protocol
+from backstory.http.proxy.protocol import Endpoint, Protocol
 
 DEFAULT_UPSTREAM = "https://api.anthropic.com"
 

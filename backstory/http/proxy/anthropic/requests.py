@@ -17,19 +17,22 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw
 
-from backstory.http.proxy.protocol.asked import (
+from backstory.http.proxy.protocol import (
     Aside,
     Asked,
     Fields,
+    Item,
     UnreadableRequestError,
+    asks_for_title,
     bare_parts,
     fields_of,
+    heard,
     items_of,
     raw,
     reading,
+    texts_of,
     value_of,
 )
-from backstory.http.proxy.protocol.said import Item, asks_for_title, heard, texts_of
 from backstory.integrations.prompt_block import text_with_block, without_block
 from backstory.ledger.text.scaffolding import Scaffolding
 

@@ -13,8 +13,7 @@ from backstory.config.settings import Settings
 from backstory.http.proxy.answers import AnswerForm
 from backstory.http.proxy.openai.answers import ChatEvents, ResponseEvents, completion_of, response_of
 from backstory.http.proxy.openai.requests import Kind, read_request
-from backstory.http.proxy.protocol.asked import Asked
-from backstory.http.proxy.protocol.protocol import Endpoint, Protocol
+from backstory.http.proxy.protocol import Asked, Endpoint, Protocol
 from backstory.ledger.text.scaffolding import Scaffolding
 
 

@@ -8,12 +8,15 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from backstory.http.proxy.protocol.asked import (
+from backstory.http.proxy.protocol import (
     Asked,
     Fields,
+    Item,
     UnreadableRequestError,
+    asks_for_title,
     bare_parts,
     fields_of,
+    heard,
     items_of,
     raw,
     reading,
@@ -21,7 +24,6 @@ from backstory.http.proxy.protocol.asked import (
     text_of,
     value_of,
 )
-from backstory.http.proxy.protocol.said import Item, asks_for_title, heard
 from backstory.integrations.prompt_block import GAP, text_after_block, text_with_block
 from backstory.ledger.text.scaffolding import Scaffolding
 

@@ -1,18 +1,27 @@
-"""Request of a conversation: who asks, what was said, and its body with the context block."""
+"""Protocol of a model server, as the proxy sees it: its paths, how requests and answers are read, its errors.
+
+`openai/` and `anthropic/` each make one. A request says who asks and what was said, without what a harness puts into
+the words of the user. Each field of its body keeps its bytes until it is read or changed.
+"""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Raw
+from starlette.responses import Response
 
+from backstory.config.settings import Settings
+from backstory.http.proxy.answers import AnswerForm
 from backstory.integrations.prompt_block import without_block
-from backstory.ledger.messages import Message
-from backstory.ledger.text.scaffolding import Cut
+from backstory.ledger.core.errors import InputError
+from backstory.ledger.messages import Message, read_message
+from backstory.ledger.text.scaffolding import Cut, Scaffolding
 
 Fields: TypeAlias = dict[str, Raw]
 
@@ -177,3 +186,124 @@ def inflated(body: bytes, encoding: str, limit: int) -> bytes:
     if not inflate.eof:
         raise UnreadableRequestError("compressed")
     return plain
+
+
+Item: TypeAlias = Mapping[str, object]
+
+_READ = ("role", "type", "phase", "content", "refusal", "audio", "name", "tool_calls", "function_call")
+"""What is read of a message. Ids are left out, since not every client sends the same one again."""
+
+
+class Heard(NamedTuple):
+    """The messages that can be read, the scaffolding since the last answer, and how many cannot be read."""
+
+    messages: tuple[Message, ...]
+    cuts: tuple[Cut, ...]
+    unreadable: int
+
+
+def heard(items: Iterable[Item], scaffolding: Scaffolding) -> Heard:
+    """Read the messages of a request; those that are nothing but scaffolding are left out."""
+    messages: list[Message] = []
+    cuts: list[Cut] = []
+    answer, unreadable = "", 0
+    for item in items:
+        content: object = item.get("content")
+        cut: tuple[Cut, ...] = ()
+        if item.get("role") == "user":
+            content, cut = _stripped(content, scaffolding, answer)
+            cuts += cut
+        message = _message({**item, "content": content} if cut else item)
+        if message is None:
+            unreadable += 1
+        elif message.content.strip() or not cut:
+            messages.append(message)
+        if message is not None and message.role == "assistant":
+            answer = message.content
+            cuts.clear()
+    return Heard(tuple(messages), tuple(cuts), unreadable)
+
+
+def _stripped(content: object, scaffolding: Scaffolding, answer: str) -> tuple[object, tuple[Cut, ...]]:
+    """Return a content without scaffolding. Harnesses put it into parts of its own, so each part is looked at."""
+    if isinstance(content, str):
+        return scaffolding.stripped(content, answer)
+    if not isinstance(content, list):
+        return content, ()
+    parts: list[object] = []
+    cuts: list[Cut] = []
+    for part in content:
+        text = part.get("text") if isinstance(part, dict) else None
+        rest, cut = scaffolding.stripped(text, answer) if isinstance(text, str) else (text, ())
+        cuts += cut
+        if not cut:
+            parts.append(part)
+        elif rest:
+            parts.append({**part, "text": rest})
+    return (parts, tuple(cuts)) if cuts else (content, ())
+
+
+def asks_for_title(items: Iterable[Item], instructions: object, scaffolding: Scaffolding) -> bool:
+    """Whether the newest words of the user, or the newest instructions, are a known prompt for a title."""
+    newest: dict[object, object] = {item.get("role"): item.get("content") for item in items}
+    asked = [("user", newest.get("user"))]
+    asked += [("system", content) for content in (instructions, newest.get("system"), newest.get("developer"))]
+    return any(scaffolding.is_title(role, text) for role, content in asked for text in texts_of(content))
+
+
+def texts_of(content: object) -> Iterator[str]:
+    """Yield the texts of a content, which is one or a list of parts."""
+    parts: Iterable[object] = content if isinstance(content, list) else (content,)
+    for part in parts:
+        text = part.get("text") if isinstance(part, dict) else part
+        if isinstance(text, str):
+            yield text
+
+
+def _message(item: Item) -> Message | None:
+    try:
+        said = {name: item[name] for name in _READ if item.get(name) is not None}
+        return read_message({"content": None, **said})
+    except InputError:
+        return None
+
+
+ErrorShape = Callable[[int, str, str], Response]
+"""Makes an error of the proxy itself of a status, a code and a message, in the shape that the clients know."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A path of conversations.
+
+    Attributes:
+        read: Reads a request: its body as plain JSON, and the value of a header by its name, empty where there is none.
+            It raises UnreadableRequestError.
+        answers: How its answers are read.
+    """
+
+    read: Callable[[bytes, Callable[[str], str], Scaffolding], Asked]
+    answers: AnswerForm
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """A protocol that the proxy speaks.
+
+    Attributes:
+        name: Its name, for messages.
+        path: The path under which its proxy is mounted.
+        usual: The path below that most clients use.
+        endpoint: Finds the conversations of a path below; None where it has none.
+        error: The shape of its errors.
+        upstream_key: The key of the configuration for its model server.
+        upstream: Returns the base URL of that server, by the configuration and the environment.
+    """
+
+    name: str
+    path: str
+    usual: str
+    endpoint: Callable[[str], Endpoint | None]
+    error: ErrorShape
+    upstream_key: str
+    upstream: Callable[[Settings, Mapping[str, str]], str]
