@@ -19,6 +19,10 @@ def in_scope(scope: Scope, result: msgspec.Struct) -> dict[str, object]:
     return {"user": scope.user, "agent": scope.agent, **msgspec.to_builtins(result)}
 
 
+_COUNTS = ("threads", "turns", "skipped", "superseded", "cut")
+"""What is summed up over deliveries and scopes."""
+
+
 class RecordedScope(msgspec.Struct, frozen=True):
     """What `record` recorded in one scope."""
 
@@ -32,15 +36,8 @@ class RecordedScope(msgspec.Struct, frozen=True):
 
     def and_also(self, result: RecordResult) -> RecordedScope:
         """Return the sum with the result of one more delivery."""
-        return RecordedScope(
-            self.user,
-            self.agent,
-            self.threads + result.threads,
-            self.turns + result.turns,
-            self.skipped + result.skipped,
-            self.superseded + result.superseded,
-            self.cut + result.cut,
-        )
+        sums = {name: getattr(self, name) + getattr(result, name) for name in _COUNTS}
+        return msgspec.structs.replace(self, **sums)
 
 
 class RecordAnswer(msgspec.Struct, frozen=True):
@@ -58,15 +55,8 @@ class RecordAnswer(msgspec.Struct, frozen=True):
     def of(cls, scopes: Iterable[RecordedScope], *, backlog: bool) -> RecordAnswer:
         """Sum up the scopes."""
         listed = tuple(scopes)
-        return cls(
-            threads=sum(scope.threads for scope in listed),
-            turns=sum(scope.turns for scope in listed),
-            skipped=sum(scope.skipped for scope in listed),
-            backlog=backlog,
-            superseded=sum(scope.superseded for scope in listed),
-            cut=sum(scope.cut for scope in listed),
-            scopes=listed,
-        )
+        sums = {name: sum(getattr(scope, name) for scope in listed) for name in _COUNTS}
+        return cls(**sums, backlog=backlog, scopes=listed)
 
 
 class NewKey(msgspec.Struct, frozen=True):
