@@ -15,12 +15,12 @@ from starlette.testclient import TestClient
 from backstory.http.access.tokens import FILE as TOKENS
 from backstory.http.access.tokens import TokenFile
 from backstory.http.app import create_app
-from backstory.http.openapi import examples
+from backstory.http.openapi import schemas
 from backstory.ledger.extraction.models.model import Answer, Usage
 from backstory.projections.context.given import Given
 
-FILE = Path(examples.__file__).with_name("examples.json")
-_DEMO = Path(examples.__file__).parents[2] / "cli/demo_data"
+FILE = Path(schemas.__file__).with_name("examples.json")
+_DEMO = Path(schemas.__file__).parents[2] / "cli/demo_data"
 _CONFIG = ("max_facts", "fact_confidence_threshold", "debounce_seconds")
 _SETTINGS = {"embedding_model": "none", "token_counting": "char"}
 """What any installation has."""

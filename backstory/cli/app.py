@@ -17,8 +17,7 @@ from typer.main import get_command
 from backstory.cli import completion
 from backstory.cli.global_options import Verb, VerbGroup, with_plain_flags
 from backstory.cli.pages.page import one_line, show_traceback, write_json, write_message
-from backstory.cli.session import Session
-from backstory.cli.streams import prepare_streams
+from backstory.cli.session import Session, prepare_streams
 from backstory.cli.verbs import (
     changing,
     context,

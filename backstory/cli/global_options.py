@@ -8,8 +8,7 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-from backstory.cli.session import Session
-from backstory.cli.streams import prepare_streams
+from backstory.cli.session import Session, prepare_streams
 
 _GLOBAL = ("home", "user", "agent", "config", "store", "as_json", "debug", "utc")
 """The global options, by the names of their fields in a session."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 from enum import IntEnum
 
 import msgspec
+from starlette.requests import Request
 
 from backstory.home import Backstory
-from backstory.ledger.core.errors import ForbiddenError, NotFoundError
+from backstory.ledger.core.errors import ForbiddenError, NotFoundError, ScopeError
 from backstory.ledger.core.scope import Scope
 from backstory.memory import MemoryHandle
 
-__all__ = ["LOCAL", "Caller", "Right"]
+__all__ = ["AGENT_HEADER", "LOCAL", "USER_HEADER", "Caller", "Right", "name_in"]
+
+USER_HEADER = "X-Backstory-User"
+AGENT_HEADER = "X-Backstory-Agent"
 
 
 class Right(IntEnum):
@@ -95,3 +99,19 @@ class Caller(msgspec.Struct, frozen=True):
 
 LOCAL = Caller("http", Right.ERASE)
 """The caller of a server without tokens, which answers on this machine alone."""
+
+
+def name_in(request: Request, header: str) -> str | None:
+    """Return the name in a header; None where there is no such header.
+
+    Raises:
+        ScopeError: The header is there twice, or its value is not UTF-8.
+    """
+    values = request.headers.getlist(header)
+    if len(values) > 1:
+        raise ScopeError(f"{header} is sent {len(values)} times: send it once")
+    try:
+        # Headers arrive as Latin-1; what clients send is UTF-8.
+        return values[0].encode("latin-1").decode() if values else None
+    except UnicodeDecodeError as error:
+        raise ScopeError(f"{header} is not UTF-8: encode the name so") from error

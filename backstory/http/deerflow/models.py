@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel
 from backstory.config.secrets import holds_secret
 from backstory.config.settings import Settings
 from backstory.http.access.callers import Caller
-from backstory.http.openapi.examples import EXAMPLES
+from backstory.http.openapi.schemas import EXAMPLES
 from backstory.projections.document.document import Document
 
 _UNKNOWN = "unknown"

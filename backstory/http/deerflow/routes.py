@@ -28,7 +28,7 @@ from fastapi.routing import APIRoute
 
 from backstory.deerflow.memory import HostedMemory
 from backstory.home import Backstory
-from backstory.http.access.callers import Caller, Right
+from backstory.http.access.callers import USER_HEADER, Caller, Right, name_in
 from backstory.http.deerflow.models import (
     CreatedFact,
     FactPatch,
@@ -132,8 +132,6 @@ class DeerFlowRoute(APIRoute):
         return answered
 
 
-USER_HEADER = "X-Backstory-User"
-
 _T = TypeVar("_T")
 
 
@@ -168,7 +166,7 @@ class _Asked:
     def __init__(self, request: Request) -> None:
         self.home: Backstory = request.app.state.home
         self.caller: Caller = request.state.caller
-        self._headers = request.headers.getlist(USER_HEADER)
+        self._request = request
 
     def memory(self, right: Right) -> HostedMemory:
         """Return the memory that is asked for; it opens logs.
@@ -178,7 +176,7 @@ class _Asked:
             NotFoundError: The caller does not see this memory.
             ForbiddenError: The caller lacks the right.
         """
-        return HostedMemory.of(self.caller.memory(self.home, self._user(), None, right))
+        return HostedMemory.of(self.caller.memory(self.home, name_in(self._request, USER_HEADER), None, right))
 
     def replaced(self, replace: Callable[[HostedMemory], object], *, whole_user: bool = False) -> Document:
         """Replace the memory, also where its logs are damaged, and return the document.
@@ -197,19 +195,10 @@ class _Asked:
             replace(memory)
             return memory.document()
 
-        scope = self.caller.scope(self._user(), None)
+        scope = self.caller.scope(name_in(self._request, USER_HEADER), None)
         self.caller.must_have(Right.WRITE)
         document, _ = replace_beyond_damage(self.home, scope, replaced, whole_user=whole_user)
         return document
-
-    def _user(self) -> str | None:
-        if len(self._headers) > 1:
-            raise HTTPException(400, f"{USER_HEADER} is sent {len(self._headers)} times: send it once")
-        try:
-            # Headers arrive as Latin-1; what clients send is UTF-8.
-            return self._headers[0].encode("latin-1").decode() if self._headers else None
-        except UnicodeDecodeError:
-            raise HTTPException(400, f"{USER_HEADER} is not UTF-8: encode the user id so") from None
 
 
 async def _answered(work: Callable[[], _T], failed: str | None = None) -> _T:

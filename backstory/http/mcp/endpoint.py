@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
 from backstory.home import Backstory
-from backstory.http.access.callers import Caller, Right
-from backstory.ledger.core.errors import ForbiddenError, ScopeError
+from backstory.http.access.callers import AGENT_HEADER, USER_HEADER, Caller, Right, name_in
+from backstory.ledger.core.errors import ForbiddenError
 from backstory.mcp.answering import Need, Opened
 from backstory.mcp.server import memory_server
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["McpEndpoint"]
 
-USER_HEADER = "X-Backstory-User"
-AGENT_HEADER = "X-Backstory-Agent"
 _BODY = 4 << 20
 _SESSIONS = 1000
 _RIGHTS = {"read": Right.READ, "write": Right.WRITE}
@@ -77,7 +75,7 @@ class McpEndpoint:
         caller = getattr(request.state, "caller", None) if isinstance(request, Request) else None
         if not isinstance(request, Request) or not isinstance(caller, Caller):
             raise ForbiddenError("no caller is known for this request: it did not come over the server")
-        user, agent = _named(request, USER_HEADER), _named(request, AGENT_HEADER)
+        user, agent = name_in(request, USER_HEADER), name_in(request, AGENT_HEADER)
         return Opened(caller.memory(self._home, user, agent, _RIGHTS[need]), caller.name)
 
 
@@ -86,18 +84,3 @@ def _owner(caller: Caller, request: Request) -> str:
     users = None if caller.users is None else sorted(caller.users)
     whole = (caller.name, int(caller.right), users, request.headers.getlist("authorization"))
     return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()
-
-
-def _named(request: Request, header: str) -> str | None:
-    """Return the name in a header; None where there is no such header.
-
-    Raises:
-        ScopeError: The header is there twice, or its value is not UTF-8.
-    """
-    values = request.headers.getlist(header)
-    if len(values) > 1:
-        raise ScopeError(f"{header} is given {len(values)} times: name one")
-    try:
-        return values[0].encode("latin-1").decode() if values else None
-    except UnicodeDecodeError as error:
-        raise ScopeError(f"{header} must be UTF-8") from error

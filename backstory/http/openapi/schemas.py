@@ -1,17 +1,25 @@
-"""Schemas of answers for the OpenAPI document, made from the types that the Python API returns."""
+"""Schemas of answers for the OpenAPI document, made from the types that the Python API returns, and examples of them.
+
+The examples are what a server answers about the first conversation of the demo: `make docs` records them.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from backstory.http.access.refusals import PROBLEM, Problem
-from backstory.http.openapi.examples import EXAMPLES
 
-__all__ = ["Responses", "add_examples", "add_refusals", "components", "problem", "returns"]
+__all__ = ["EXAMPLES", "Responses", "add_examples", "add_refusals", "components", "problem", "returns"]
+
+EXAMPLES: Mapping[str, Any] = json.loads(Path(__file__).with_name("examples.json").read_bytes())
+"""An example of each type, by its name."""
+
 
 Responses = dict[int | str, dict[str, Any]]
 """What FastAPI takes as the responses of a route."""

@@ -114,7 +114,7 @@ def test_a_header_that_is_not_utf_8_is_400(gateway: Gateway) -> None:
 
     response = asyncio.run(get())
     assert response.status_code == 400
-    assert response.json() == {"detail": "X-Backstory-User is not UTF-8: encode the user id so"}
+    assert response.json() == {"detail": "X-Backstory-User is not UTF-8: encode the name so"}
 
 
 def test_two_users_in_one_request_are_400(gateway: Gateway) -> None:
