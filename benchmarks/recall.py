@@ -51,7 +51,7 @@ _SAMPLES = 2_000
 _MOST_FACTS = 500
 _FALSE = "5"
 """LoCoMo's questions whose premise is false, so that no fact answers them."""
-_CHOSEN_ON = "LoCoMo 26, 30, 41; in sight of BEAM 1-7 and of the Chinese questions"
+_CHOSEN_ON = "LoCoMo 26, 30, 41; in sight of 42, 43, BEAM 1-7 and of the Chinese questions"
 
 T = TypeVar("T")
 

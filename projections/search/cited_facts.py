@@ -137,6 +137,10 @@ class CitedFacts:
         self._read_known((thread,))
         return tuple(fact.content for fact in self._facts.get((thread, turn), {}).values())
 
+    def all(self) -> Collection[str]:
+        """The ids of all facts that cite a turn."""
+        return self._cites.keys()
+
     def ids(self, thread: str, turn: str) -> Collection[str]:
         """Return the ids of the facts that cite a turn, the oldest first."""
         return self._facts.get((thread, turn), {}).keys()

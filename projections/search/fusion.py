@@ -1,4 +1,4 @@
-"""Fusion of rankings: by words and by meaning, and of facts by the turns that they cite.
+"""Fusion of rankings: by words and by meaning, and by what cites or is cited.
 
 Turns are fused by their ranks. Of facts, which are sentences of their own that a model understands well, it counts how
 far ahead a score is, which ranks do not say: where it lies between the best and the least of its own ranking.
@@ -17,6 +17,9 @@ _CALM = 3
 what is best by one ranking alone is among the first of both."""
 _MEANING = {"turns": 0.5, "facts": 1.0}
 """What meaning counts, where words count 1."""
+_CITED = {"turns": 0.5, "facts": 1.0}
+"""What counts of facts the words of the turns that they cite, and of turns the meaning of the facts that cite them: as
+much as words of facts and as meaning of turns."""
 
 
 class Fused(msgspec.Struct, frozen=True):
@@ -31,8 +34,8 @@ class Fused(msgspec.Struct, frozen=True):
     words_score: float | None = None
     meaning_rank: int | None = None
     meaning_score: float | None = None
-    turns_rank: int | None = None
-    turns_score: float | None = None
+    cited_rank: int | None = None
+    cited_score: float | None = None
 
 
 def fused(
@@ -42,9 +45,9 @@ def fused(
     k: int,
     *,
     within: str,
-    by_turns: Sequence[Scored] = (),
+    by_cited: Sequence[Scored] = (),
 ) -> list[Fused]:
-    """Return the `k` best of two rankings of facts or turns, the best first; `by_turns` changes their order only.
+    """Return the `k` best of two rankings of facts or turns, the best first; `by_cited` changes their order only.
 
     What is `missing` in the second one because it is not embedded yet is taken to stand there as it stands in the
     first. Of equals the one better by words comes first.
@@ -55,11 +58,11 @@ def fused(
     of_meaning = (
         _reciprocal if within == "turns" else _relative(by_meaning, min((one.score for one in by_meaning), default=0.0))
     )
-    of_turns = _relative(by_turns, 0.0)
-    turns_weight = 1 if by_turns else 0
-    words, meaning, turns = (
+    of_cited = _reciprocal if within == "turns" else _relative(by_cited, 0.0)
+    cited_weight = _CITED[within] if by_cited else 0.0
+    words, meaning, cited = (
         {scored.key: (rank, scored.score) for rank, scored in enumerate(ranked, 1)}
-        for ranked in (by_words, by_meaning, by_turns)
+        for ranked in (by_words, by_meaning, by_cited)
     )
     found: list[Fused] = []
     for key in {**words, **meaning}:
@@ -67,9 +70,9 @@ def fused(
         meaning_rank, meaning_score = meaning.get(key, (None, None))
         first = of_words(words_rank, words_score)
         second = first if meaning_rank is None and missing(key) else of_meaning(meaning_rank, meaning_score)
-        turn = turns.get(key, (None, None))
-        score = (first + weight * second + turns_weight * of_turns(*turn)) / (1 + weight + turns_weight)
-        found.append(Fused(key, score, words_rank, words_score, meaning_rank, meaning_score, *turn))
+        third = cited.get(key, (None, None))
+        score = (first + weight * second + cited_weight * of_cited(*third)) / (1 + weight + cited_weight)
+        found.append(Fused(key, score, words_rank, words_score, meaning_rank, meaning_score, *third))
     found.sort(key=lambda one: -one.score)
     return found[:k]
 

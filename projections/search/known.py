@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -264,6 +264,22 @@ class Known:
                     best.setdefault(key, one.score)
         return list(starmap(Scored, best.items()))
 
+    @property
+    def cited(self) -> Collection[str]:
+        """The facts that cite a turn."""
+        return self._cited.all()
+
+    def by_facts(self, facts: Sequence[Scored], among: Collection[str]) -> list[Scored]:
+        """Those turns that facts cite, each as the best of these facts, the best first."""
+        standing, scores = self.turns.standing, {one.key: one.score for one in facts}
+        best: list[Scored] = []
+        for key in among:
+            turn = standing.get(key)
+            cited = () if turn is None else self._cited.ids(turn.thread, turn.id)
+            if found := [scores[fact] for fact in cited if fact in scores]:
+                best.append(Scored(key, max(found)))
+        return sorted(best, key=lambda one: -one.score)
+
     def said(self, query: str, most: int, now: str, leave_out: Callable[[TurnView], bool]) -> list[FoundTurn]:
         """The turns that are most like a text by their words, but for those that are to be left out."""
         standing, words, depth = self.turns.standing, self.words("turns"), most
@@ -306,8 +322,8 @@ def why_found(one: Fused, words: LexicalIndex, query: str) -> Explanation:
         one.words_score,
         one.meaning_rank,
         one.meaning_score,
-        one.turns_rank,
-        one.turns_score,
+        one.cited_rank,
+        one.cited_score,
     )
 
 

@@ -134,8 +134,9 @@ class Search(ReadModel):
         near = meaning.near(said, within, depth, standing=standing, keep=keep)
         ranked = _by_words_alone(by_words)
         if near.ranked:
-            by_turns = self._by_turns(said, standing, {one.key for one in (*by_words, *near.ranked)})
-            both = fused(by_words, near.ranked, near.missing, depth, within=within, by_turns=by_turns)
+            found = list(dict.fromkeys(one.key for one in (*by_words, *near.ranked)))
+            by_cited = self._by_turns(said, standing, found) if within == "facts" else self._by_facts(said, found)
+            both = fused(by_words, near.ranked, near.missing, depth, within=within, by_cited=by_cited)
             ranked = [one for one in both if one.words_rank is not None or (one.meaning_score or 0.0) >= floor]
         # To read the query may have taken a model a while, and content may have been erased meanwhile.
         with self._up_to_date(within) as kept:
@@ -150,7 +151,17 @@ class Search(ReadModel):
         if not any(cites) or not self._is_near():
             return []
         with self._up_to_date("turns") as kept:
-            return kept.by_turns(query, _DEPTH, found)
+            return kept.by_turns(query, _DEPTH, frozenset(found))
+
+    def _by_facts(self, query: str, found: Collection[str]) -> list[Scored]:
+        """Rank the turns found by the meaning of the facts that cite them."""
+        with self._up_to_date("turns") as kept:
+            cited = kept.cited
+        if self.meaning is None or not cited:
+            return []
+        near = self.meaning.near(query, "facts", _DEPTH, standing=cited, keep=None)
+        with self._up_to_date("turns") as kept:
+            return kept.by_facts(near.ranked, found)
 
     def said(self, query: str, most: int, leave_out: Callable[[TurnView], bool]) -> Sequence[FoundTurn]:
         """Return the turns that are most like a text by their words, the best first, for a prompt.

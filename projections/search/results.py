@@ -18,8 +18,9 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     """Why a hit stands where it stands.
 
     `words` are the words that matched, where, and what each added to `words_score`; ranks count from 1. `similarity` is
-    the cosine of the meanings, -1 to 1. Of a fact `turns_rank` and `turns_score` say how well the turns that it
-    cites fit by their words, where it was searched for by meaning, too. What did not find it is None.
+    the cosine of the meanings, -1 to 1. Where it was searched by meaning `cited_rank` and `cited_score` say how
+    well the turns that a fact cites fit by their words, and the facts that cite a turn by their meaning. What did not
+    find it is None.
     """
 
     words: tuple[Part, ...] = ()
@@ -27,8 +28,8 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     words_score: float | None = None
     meaning_rank: int | None = None
     similarity: float | None = None
-    turns_rank: int | None = None
-    turns_score: float | None = None
+    cited_rank: int | None = None
+    cited_score: float | None = None
 
 
 class Hit(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):

@@ -99,7 +99,7 @@ def _hits(page: Page, found: Found) -> None:
             page.line((f"{hit.score:.3f}  ", "dim"), *_named(hit))
             page.quote(hit.content, indent=2)
             if hit.why is not None:
-                for line in _reasons(hit.why):
+                for line in _reasons(hit.why, of_turn=hit.thread is not None):
                     page.line((line, "dim"), indent=4)
         return
     content = Column("fact" if found.within == "facts" else "turn", folds=True)
@@ -136,7 +136,7 @@ def _named(hit: Hit) -> tuple[tuple[str, str], ...]:
     return ((hit.id, "cyan"), (f"  {thread}", "cyan"), (f"  {who}", "green"), (f"  {at}", "dim"))
 
 
-def _reasons(why: Explanation) -> list[str]:
+def _reasons(why: Explanation, *, of_turn: bool) -> list[str]:
     lines = []
     if why.words_rank is not None:
         strongest = sorted(why.words, key=lambda part: -part.score)
@@ -145,8 +145,9 @@ def _reasons(why: Explanation) -> list[str]:
         lines.append(f"{why.words_rank}. by words, {why.words_score or 0:.2f}: {', '.join(parts)}{more}")
     if why.meaning_rank is not None:
         lines.append(f"{why.meaning_rank}. by meaning, similarity {why.similarity or 0:.3f}")
-    if why.turns_rank is not None:
-        lines.append(f"{why.turns_rank}. by the words of the turns it cites, {why.turns_score or 0:.2f}")
+    if why.cited_rank is not None:
+        how = "meaning of the facts that cite it, similarity" if of_turn else "words of the turns that it cites,"
+        lines.append(f"{why.cited_rank}. by the {how} {why.cited_score or 0:.{3 if of_turn else 2}f}")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Facts by the turns that they cite: what is said around a fact orders the facts that are found, and adds none."""
+"""Facts by the turns that they cite, and turns by the facts that cite them: they order what is found, and add none."""
 
 from __future__ import annotations
 
@@ -34,6 +34,16 @@ class AllAlike(BagOfWords):
 
     def _vector(self, text: str) -> Floats:
         return np.eye(1, self.dimensions, dtype=np.float32)[0]
+
+
+class Kites(AllAlike):
+    """A stand-in to which every question is about kites."""
+
+    def query(self, text: str) -> Floats:
+        return self._vector("kite")
+
+    def _vector(self, text: str) -> Floats:
+        return super()._vector(text) if "kite" in text else np.roll(super()._vector(text), 1)
 
 
 @pytest.fixture(autouse=True)
@@ -76,10 +86,10 @@ def test_of_facts_alike_that_comes_first_whose_turn_fits(memory: MemoryHandle) -
 
 def test_a_hit_says_so(memory: MemoryHandle) -> None:
     first, second = memory.search("old instrument bake bread", min_similarity=0.5, explain=True)
-    assert (first.why.turns_rank, second.why.turns_rank) == (1, 2)
-    assert first.why.turns_score > second.why.turns_score > 0
+    assert (first.why.cited_rank, second.why.cited_rank) == (1, 2)
+    assert first.why.cited_score > second.why.cited_score > 0
     (tea,) = memory.search("tea", min_similarity=0.5, explain=True)
-    assert (tea.why.turns_rank, tea.why.turns_score) == (None, None)
+    assert (tea.why.cited_rank, tea.why.cited_score) == (None, None)
 
 
 def test_no_fact_is_found_by_its_turn_alone(memory: MemoryHandle) -> None:
@@ -115,3 +125,22 @@ def test_a_search_of_facts_does_not_wait_for_a_long_transcript(tmp_path: Path, m
         assert search._catching_up is not None
         search._catching_up.join(20)
         assert found(memory, "old instrument bake bread")[0] == FACTS["u2"]
+
+
+def test_of_turns_alike_that_comes_first_whose_fact_means_it(bs: Backstory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backstory.config.embedder_factory.as_embedder", lambda *_: Kites())
+    with open_home(bs.home) as home:
+        memory = home.memory("ada")
+        memory.record("t1", [{"role": "user", "content": "Yes, that old one.", "id": turn} for turn in ("u1", "u2")])
+        memory.embed()
+
+        def order() -> list[tuple[str, int | None]]:
+            return [(hit.id, hit.why.cited_rank) for hit in memory.search("old toy", within="turns", explain=True)]
+
+        assert order() == [("u2", None), ("u1", None)]
+        facts = [{"content": "Owns a red kite", "confidence": 0.9, "evidence": ["u1"]}]
+        memory.extract([RecordedReply("t1", json.dumps({"newFacts": facts}))])
+        memory.embed()
+        assert order() == [("u1", 1), ("u2", None)]
+        memory.remove_fact(memory.facts()[0].id)
+        assert order() == [("u2", None), ("u1", None)]

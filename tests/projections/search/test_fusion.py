@@ -51,8 +51,8 @@ def test_of_facts_meaning_counts_as_much_as_words_and_what_is_far_ahead_stays_ah
 
 def test_of_facts_that_comes_first_whose_turns_fit_and_none_is_added() -> None:
     words, turns = [Scored("a", 5.0), Scored("b", 4.0)], [Scored("b", 7.0), Scored("c", 6.0)]
-    found = fused(words, [], never, 9, within="facts", by_turns=turns)
-    assert [(one.key, one.turns_rank, one.turns_score) for one in found] == [("b", 1, 7.0), ("a", None, None)]
+    found = fused(words, [], never, 9, within="facts", by_cited=turns)
+    assert [(one.key, one.cited_rank, one.cited_score) for one in found] == [("b", 1, 7.0), ("a", None, None)]
     assert 0 <= found[1].score <= found[0].score <= 1
 
 
