@@ -1,13 +1,13 @@
-"""Changes of streams: which of them have new lines, or other ones, since they were looked at last."""
+"""Looks at streams: where several stand, and which have new lines, or other ones, since the last look."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from backstory.ledger.engines.port import EventStore
+from backstory.ledger.engines.port import EventStore, StreamLook
 
-__all__ = ["LogState", "StreamChanges", "log_state", "log_states"]
+__all__ = ["LogState", "StreamChanges", "log_state", "log_states", "looks_at"]
 
 
 class LogState(NamedTuple):
@@ -40,6 +40,23 @@ def log_states(store: EventStore, streams: Sequence[str]) -> Sequence[LogState |
     if looks is not None:
         return [LogState(look.edition, look.size) if look.edition else None for look in looks(streams)]
     return [log_state(store, stream) for stream in streams]
+
+
+def looks_at(store: EventStore, streams: Sequence[str]) -> Sequence[StreamLook]:
+    """Return what there is to be seen of each stream, in order; see `Capabilities.looks`.
+
+    Raises:
+        StoreError: It could not be read.
+        CorruptLogError: The last line of one is not what was written.
+    """
+    looks = store.capabilities().looks
+    if looks is not None:
+        return looks(streams)
+    return [
+        # The size last: it is never that of fewer lines than the heads.
+        StreamLook(store.head(stream), store.durable_head(stream), store.edition(stream), store.size(stream))
+        for stream in streams
+    ]
 
 
 class StreamChanges:

@@ -17,9 +17,10 @@ from itertools import islice
 
 import msgspec
 
-from backstory.ledger.core.commit import EMPTY, Head, hash_of, unseal
+from backstory.ledger.core.commit import EMPTY, Head, unseal
 from backstory.ledger.core.errors import ConflictError, NotFoundError, StoreError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
+from backstory.ledger.engines.following import first_hash
 from backstory.ledger.engines.port import EventStore, Record, Seal
 
 __all__ = ["CopiedStreams", "CopyProgress", "cancel_copy", "copy_streams"]
@@ -178,7 +179,7 @@ class _Copier:
         for stream in list(_streams(self._target)):
             if stream in heads and self._compared.get(stream) == (self._source.edition(stream), heads[stream]):
                 continue
-            ours, theirs = _first_hash(self._source, stream), _first_hash(self._target, stream)
+            ours, theirs = first_hash(self._source, stream), first_hash(self._target, stream)
             # It is empty where its user was removed a moment ago, with another stream.
             if theirs in ("", ours):
                 continue
@@ -267,7 +268,3 @@ class _Copier:
         """Count what was copied."""
         heads = [self._source.head(stream) for stream in _streams(self._source)]
         return CopiedStreams(len(heads), sum(head.seq for head in heads), self._new)
-
-
-def _first_hash(store: EventStore, stream: str) -> str:
-    return next((hash_of(record.line) for record in store.read(stream)), "")

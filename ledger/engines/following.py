@@ -8,7 +8,7 @@ from backstory.ledger.core.commit import hash_of
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.engines.port import EventStore, Record
 
-__all__ = ["followed"]
+__all__ = ["first_hash", "followed", "lost_lines"]
 
 
 def followed(
@@ -31,7 +31,7 @@ def followed(
     while True:
         # Before the lines are returned: the caller may remove the stream before it asks for more.
         if not first:
-            first = _first_hash(store, stream)
+            first = first_hash(store, stream)
         elif store.is_removed(first):
             return
         for record in store.read(stream, seq):
@@ -39,17 +39,22 @@ def followed(
             yield record
         now = store.head(stream).seq
         if now < seq and not store.is_removed(first):
-            raise CorruptLogError(
-                f"{stream} was read up to {seq} and now ends at {now}: {if_lost}",
-                kind="missing",
-                stream=stream,
-                line=now + 1,
-                byte=store.size(stream),
-            )
+            raise lost_lines(store, stream, seq, now, if_lost)
         wait()
 
 
-def _first_hash(store: EventStore, stream: str) -> str:
+def lost_lines(store: EventStore, stream: str, seq: int, now: int, if_lost: str) -> CorruptLogError:
+    """Return the error for a stream that was read up to a seq and now ends before it; see `followed`."""
+    return CorruptLogError(
+        f"{stream} was read up to {seq} and now ends at {now}: {if_lost}",
+        kind="missing",
+        stream=stream,
+        line=now + 1,
+        byte=store.size(stream),
+    )
+
+
+def first_hash(store: EventStore, stream: str) -> str:
     """Return the hash of a stream's first line; "" without one."""
     records = store.read(stream)
     try:

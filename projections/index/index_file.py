@@ -27,7 +27,7 @@ from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, Stor
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.disk.files import translated
-from backstory.ledger.engines.looks import looks_at
+from backstory.ledger.engines.changes import looks_at
 from backstory.ledger.engines.port import EventStore, Record, StreamLook
 from backstory.projections.derived_files import (
     LOCK,

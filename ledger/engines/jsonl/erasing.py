@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from backstory.ledger.disk.files import sync
-from backstory.ledger.engines.erasures import must_be_erasure
 from backstory.ledger.engines.port import Record
+from backstory.ledger.engines.promises import must_be_erasure
 
 _MOVED_ASIDE = ("{}.torn-*", "{}.damaged-*", ".{}.mending", ".{}.copying", ".{}.erasing")
 """What a crash, a repair, or a repair or an erasure that was killed leaves beside a log."""

@@ -1,9 +1,13 @@
-"""Heads of logs in files: read off the last whole line, and known as long as the file stays as it was."""
+"""Heads of logs in files: read off the last whole line, and known as long as the file stays as it was.
+
+A note in the lock file states the head that is durable, for processes that do not have the lock.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +21,7 @@ from backstory.ledger.disk.files import count_lines, sync, sync_data, sync_folde
 _log = logging.getLogger(__name__)
 
 _REMEMBERED = 4096
+_NOTE_BYTES = 128
 
 _T = TypeVar("_T")
 
@@ -74,6 +79,24 @@ def parse_head(stream: str, descriptor: int, line: bytes, end: int) -> Head:
         line=number,
         byte=byte,
     )
+
+
+def spelled_note(head: Head) -> bytes:
+    """Spell what a lock file says: seq and hash of a durable head, and a checksum, in as many bytes each time."""
+    said = f"{head.seq} {head.hash}"
+    return f"{said} {zlib.crc32(said.encode()):08x}".ljust(_NOTE_BYTES - 1).encode() + b"\n"
+
+
+def read_note(path: str) -> Head | None:
+    """Read what a lock file says; None where it says nothing, or was read while it was being written."""
+    try:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+            seq, digest, checksum = file.read(_NOTE_BYTES).split()
+        if int(checksum, 16) == zlib.crc32(seq + b" " + digest):
+            return Head(int(seq), digest.decode())
+    except (OSError, ValueError):
+        pass
+    return None
 
 
 def move_torn_tail(home: Path, stream: str, descriptor: int, end: int, size: int) -> None:

@@ -15,35 +15,23 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-import msgspec
-
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, inspect
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.moments import spell_moment
+from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
 from backstory.ledger.disk.files import last_line, make_folder, sync_folder, translated
 from backstory.ledger.disk.locks import FileLocks
 from backstory.ledger.disk.side_file import SideFile
 from backstory.ledger.engines.port import RemovedLog
+from backstory.ledger.engines.promises import RemovalMark, in_lock_order
 
 _FOLDER = "removed"
 _GONE = ".gone"
 _ATTEMPTS = 3
 _HASH = re.compile(r"[0-9a-f]{64}")
-_LOCK_ORDER = ("transcript", "ledger")
-"""An erasure takes its two locks in this order. A delivery from an agent takes the agent's before its user's."""
-
 _DOCUMENT_LOCK = "memory.lock"
 """Keeps writers of memory.json off each other where no log lies beside it, whose lock would."""
-
-
-class RemovalMark(msgspec.Struct, frozen=True):
-    """The mark of a removed log: when it was removed, which of a scope's two streams it was, and its last head."""
-
-    v: int
-    at: str
-    kind: str
-    head: Head
 
 
 class Removals:
@@ -143,10 +131,9 @@ class Removals:
     def _mark(self, path: Path, held: ExitStack) -> None:
         """Lock what is written in a folder, and mark each log."""
         # A stream that is locked may get its first line at any moment.
-        found = [log for pattern in ("*.jsonl", "*.lock") for log in path.rglob(pattern) if log.stem in _LOCK_ORDER]
-        folders = sorted({log.parent for log in found}, key=lambda folder: (-len(folder.parts), folder))
-        streams = {log.with_suffix("") for log in found}
-        logs = [folder / f"{kind}.jsonl" for folder in folders for kind in _LOCK_ORDER if folder / kind in streams]
+        found = [log for pattern in ("*.jsonl", "*.lock") for log in path.rglob(pattern)]
+        streams = {str(log.with_suffix("")) for log in found if log.stem in (TRANSCRIPT, LEDGER)}
+        logs = [Path(f"{stream}.jsonl") for stream in sorted(streams, key=in_lock_order)]
         for log in logs:
             held.enter_context(self._locks.held(str(log.with_suffix(".lock"))))
         for lock in sorted(path.rglob(_DOCUMENT_LOCK)):

@@ -25,7 +25,6 @@ import msgspec
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, head_of, prev_of
-from backstory.ledger.core.errors import CorruptLogError, WrongExpectedVersionError
 from backstory.ledger.disk.files import (
     last_line,
     sync_above,
@@ -38,12 +37,19 @@ from backstory.ledger.disk.locks import FileLocks, kept_free, leased
 from backstory.ledger.engines.following import followed
 from backstory.ledger.engines.jsonl.erasing import remove_moved_aside, write_erased
 from backstory.ledger.engines.jsonl.folder_names import FolderNames, stream_names
-from backstory.ledger.engines.jsonl.heads import KnownHeads, move_torn_tail, parse_head, remember
+from backstory.ledger.engines.jsonl.heads import (
+    KnownHeads,
+    move_torn_tail,
+    parse_head,
+    read_note,
+    remember,
+    spelled_note,
+)
 from backstory.ledger.engines.jsonl.keys import StreamKeys
-from backstory.ledger.engines.jsonl.notes import read_note, spelled_note
 from backstory.ledger.engines.jsonl.removal import Removals
 from backstory.ledger.engines.jsonl.seal import FileSeal
 from backstory.ledger.engines.port import Capabilities, Record, RemovedLog, Seal
+from backstory.ledger.engines.promises import other_history, other_version
 
 _log = logging.getLogger(__name__)
 
@@ -109,19 +115,13 @@ class JsonlStore:
             try:
                 descriptor, stat = self._opened(stream, path, create=expected == 0)
             except FileNotFoundError:
-                raise _other_version(stream, EMPTY, expected) from None
+                raise other_version(stream, 0, expected) from None
             try:
                 head, size = self._head_for_writing(stream, descriptor, stat)
                 if head.seq != expected:
-                    raise _other_version(stream, head, expected)
+                    raise other_version(stream, head.seq, expected)
                 if prev_of(lines[0]) != head.hash:
-                    raise CorruptLogError(
-                        f"{stream}: commit {head.seq} is not the one that was read: was the file exchanged?",
-                        kind="broken_prev",
-                        stream=stream,
-                        line=head.seq,
-                        byte=0,
-                    )
+                    raise other_history(stream, head.seq, "file")
                 self._root(stream, stat.st_ino)
                 self._write(stream, descriptor, size, b"".join([line + b"\n" for line in lines]), head_of(lines[-1]))
             finally:
@@ -475,12 +475,6 @@ class JsonlStore:
     def set_seal(self, seal: Seal | None) -> None:
         """See `EventStore.set_seal`."""
         self._seal.put(seal)
-
-
-def _other_version(stream: str, head: Head, expected: int) -> WrongExpectedVersionError:
-    return WrongExpectedVersionError(
-        f"{stream} is at {head.seq}, not at {expected}: read on and decide again", actual=head.seq
-    )
 
 
 def _is_next(file: BufferedReader, byte: int, seq: int) -> bool:

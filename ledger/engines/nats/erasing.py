@@ -18,10 +18,9 @@ from contextlib import ExitStack
 import msgspec
 
 from backstory.ledger.concurrency.clock import Clock
-from backstory.ledger.core.commit import Head, head_of
+from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.moments import spell_moment
-from backstory.ledger.engines.erasures import must_be_erasure
 from backstory.ledger.engines.nats.holding import Hold, NatsHolds, name_header
 from backstory.ledger.engines.nats.jetstream import JetStream, Outgoing
 from backstory.ledger.engines.nats.messages import (
@@ -48,6 +47,7 @@ from backstory.ledger.engines.nats.subjects import (
     spell,
 )
 from backstory.ledger.engines.port import RemovedLog
+from backstory.ledger.engines.promises import RemovalMark, in_lock_order, must_be_erasure
 
 NO_KEY = b""
 """What stands for the secret of a stream that is being removed."""
@@ -55,15 +55,6 @@ _MOST_AT_ONCE = 1000
 """The messages in a batch, unless a server is configured otherwise."""
 _ROOM = 2048
 """What the headers of a message may take."""
-
-
-class RemovalMark(msgspec.Struct, frozen=True):
-    """The mark of a removed stream: when it was removed, its kind, and its last head."""
-
-    v: int
-    at: str
-    kind: str
-    head: Head
 
 
 class Erasing:
@@ -158,7 +149,7 @@ class Erasing:
 
     def complete(self, stream: str) -> None:
         """Delete what an erasure that was interrupted has left."""
-        self._work_off(self._name(stream), self._subjects.of(DELETIONS, stream))
+        self._work_off(self._subjects.jetstream_of(stream), self._subjects.of(DELETIONS, stream))
 
     def _note(self, subject: str, sequences: Sequence[int]) -> Outgoing:
         return Outgoing(subject, msgspec.json.encode(sequences), "deletions")
@@ -174,10 +165,10 @@ class Erasing:
         """Remove the streams below a folder; see `EventStore.remove`."""
         removed = False
         for shard in sorted({self._subjects.shard(f"{folder}/"), *map(self._subjects.shard, streams)}):
-            mine = [stream for stream in streams if self._subjects.shard(stream) == shard]
+            mine = sorted((stream for stream in streams if self._subjects.shard(stream) == shard), key=in_lock_order)
             if mine:
                 with ExitStack() as held:
-                    holds = {stream: held.enter_context(self._holds.locked(stream)) for stream in _in_order(mine)}
+                    holds = {stream: held.enter_context(self._holds.locked(stream)) for stream in mine}
                     with ExitStack() as still:
                         for hold in holds.values():
                             still.enter_context(hold.publishing)
@@ -217,7 +208,8 @@ class Erasing:
 
     def _keyed(self, streams: Collection[str]) -> set[str]:
         """Return the streams that have a secret."""
-        found = self._wire.lasts([(self._name(stream), self._subjects.of(KEYS, stream)) for stream in streams])
+        named = self._subjects
+        found = self._wire.lasts([(named.jetstream_of(stream), named.of(KEYS, stream)) for stream in streams])
         return {stream for stream, key in zip(streams, found, strict=True) if key is not None and key.data}
 
     def _removal(self, shard: int, folder: str) -> str:
@@ -276,11 +268,3 @@ class Erasing:
         shard = self._marked_in(log.first) or 0
         mark = msgspec.json.encode(RemovalMark(1, log.at, log.kind, log.head))
         self._wire.publish([Outgoing(self._subjects.within(REMOVED, shard, log.first), mark, "removed", only=True)])
-
-    def _name(self, stream: str) -> str:
-        return self._subjects.jetstream(self._subjects.shard(stream))
-
-
-def _in_order(streams: Sequence[str]) -> list[str]:
-    """Return streams in the order in which they are locked: an agent's before its user's, transcripts first."""
-    return sorted(streams, key=lambda stream: (-stream.count("/"), stream.rpartition("/")[0], stream[::-1]))

@@ -167,7 +167,7 @@ class NatsHolds(Repeated):
         if tip is not None:
             with suppress(BackstoryError):
                 # It expires by itself where this fails.
-                self._wire.delete(self._name(stream), [tip.lock], erase=False)
+                self._wire.delete(self._subjects.jetstream_of(stream), [tip.lock], erase=False)
 
     def load(self, stream: str) -> Tip:
         """Read where a stream stands, from the leader."""
@@ -177,7 +177,7 @@ class NatsHolds(Repeated):
         """Whether another process holds the lock of a stream that stands there."""
         if not tip.lock or tip.owner == self._owner:
             return False
-        return tip.lock == tip.at or self._wire.get(self._name(stream), tip.lock) is not None
+        return tip.lock == tip.at or self._wire.get(self._subjects.jetstream_of(stream), tip.lock) is not None
 
     def wait_until_free(self, stream: str) -> Tip:
         """Return where a stream stands once no other process holds its lock.
@@ -263,7 +263,7 @@ class NatsHolds(Repeated):
             if now is not None:
                 _log.warning("%s: its lock has expired while it was held; the next append says so", stream)
                 return
-            self._wire.delete(self._name(stream), [tip.lock], erase=False)
+            self._wire.delete(self._subjects.jetstream_of(stream), [tip.lock], erase=False)
 
     def is_mine(self, now: Tip, tip: Tip) -> bool:
         """Whether the lock of a stream is still the one that this process held when the stream stood at a tip."""
@@ -279,9 +279,6 @@ class NatsHolds(Repeated):
                 self._leases[key] = (subject, again)
             else:
                 self._wire.delete(jetstream_of(subject), [again], erase=False)
-
-    def _name(self, stream: str) -> str:
-        return self._subjects.jetstream(self._subjects.shard(stream))
 
 
 def name_header(stream: str) -> str:

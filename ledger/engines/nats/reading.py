@@ -279,7 +279,7 @@ class StreamReading:
         return low
 
     def _names(self, stream: str) -> tuple[str, str, str]:
-        name = self._subjects.jetstream(self._subjects.shard(stream))
+        name = self._subjects.jetstream_of(stream)
         return name, self._subjects.of(COMMITS, stream), self._subjects.of(STUBS, stream)
 
 

@@ -24,12 +24,11 @@ from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.commit import Head, hash_of, head_of, prev_of
 from backstory.ledger.core.errors import (
     ConfigError,
-    CorruptLogError,
     LockTimeoutError,
     StoreError,
     UnknownOutcomeError,
-    WrongExpectedVersionError,
 )
+from backstory.ledger.engines.following import lost_lines
 from backstory.ledger.engines.nats.address import NatsAddress, read_address
 from backstory.ledger.engines.nats.erasing import Erasing
 from backstory.ledger.engines.nats.holding import Hold, NatsHolds, name_header
@@ -40,6 +39,7 @@ from backstory.ledger.engines.nats.sealing import Sealing
 from backstory.ledger.engines.nats.setup import Setup
 from backstory.ledger.engines.nats.subjects import COMMITS, EMPTY, KEYS, Subjects, name_of, spell
 from backstory.ledger.engines.port import Capabilities, Record, RemovedLog, Seal, StreamLook
+from backstory.ledger.engines.promises import other_history, other_version
 
 __all__ = ["NatsStore"]
 
@@ -126,7 +126,7 @@ class NatsStore:
                 tip = self._standing(stream, hold)
             while True:
                 self._must_follow(stream, tip, lines[0], expected)
-                origin = tip.origin if tip.head.seq else wire.last_seq(self._name(stream))
+                origin = tip.origin if tip.head.seq else wire.last_seq(self._subjects.jetstream_of(stream))
                 at = wire.publish(self._messages(stream, lines, tip, origin))
                 if at is not None:
                     end = tip.end + sum(len(line) + 1 for line in lines)
@@ -174,17 +174,9 @@ class NatsStore:
 
     def _must_follow(self, stream: str, tip: Tip, line: bytes, expected: int) -> None:
         if tip.head.seq != expected:
-            raise WrongExpectedVersionError(
-                f"{stream} is at {tip.head.seq}, not at {expected}: read on and decide again", actual=tip.head.seq
-            )
+            raise other_version(stream, tip.head.seq, expected)
         if prev_of(line) != tip.head.hash:
-            raise CorruptLogError(
-                f"{stream}: commit {expected} is not the one that was read: was the stream exchanged?",
-                kind="broken_prev",
-                stream=stream,
-                line=expected,
-                byte=0,
-            )
+            raise other_history(stream, expected, "stream")
 
     def _must_fit(self, stream: str, lines: Sequence[bytes]) -> None:
         most = self._connection.max_payload() - _ROOM
@@ -363,19 +355,13 @@ class NatsStore:
             return False
         if self.is_removed(first):
             return True
-        raise CorruptLogError(
-            f"{stream} was read up to {seq} and now ends at {now}: its tail is missing; restore it from a copy",
-            kind="missing",
-            stream=stream,
-            line=now + 1,
-            byte=self.size(stream),
-        )
+        raise lost_lines(self, stream, seq, now, "its tail is missing; restore it from a copy")
 
     def key(self, stream: str, *, create: bool = False) -> bytes | None:
         """Return the secret of a stream, from a subject of its own; see `EventStore.key`."""
         wire, subject = self._wire, self._subjects.of(KEYS, stream)
         while True:
-            there = wire.last(self._name(stream), subject)
+            there = wire.last(self._subjects.jetstream_of(stream), subject)
             if there is not None and there.data:
                 return there.data
             if not create:
@@ -392,8 +378,8 @@ class NatsStore:
         """Destroy the secret of a stream; see `EventStore.destroy_key`."""
         self._must_take_changes()
         wire, subject = self._wire, self._subjects.of(KEYS, stream)
-        while (there := wire.last(self._name(stream), subject)) is not None:
-            wire.delete(self._name(stream), [there.seq])
+        while (there := wire.last(self._subjects.jetstream_of(stream), subject)) is not None:
+            wire.delete(self._subjects.jetstream_of(stream), [there.seq])
 
     def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:
         """Store stubs for erased lines, and delete the originals; see `EventStore.redact`."""
@@ -460,6 +446,3 @@ class NatsStore:
         """Close the connection and end the threads; the store can be used again."""
         self._holds.end()
         self._connection.close()
-
-    def _name(self, stream: str) -> str:
-        return self._subjects.jetstream(self._subjects.shard(stream))

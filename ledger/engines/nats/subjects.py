@@ -60,6 +60,10 @@ class Subjects:
         """Return the pattern of all subjects of a shard."""
         return f"{self.prefix}.{shard}.>"
 
+    def jetstream_of(self, stream: str) -> str:
+        """Return the name of the JetStream stream that one of our streams is in."""
+        return self.jetstream(self.shard(stream))
+
     def of(self, kind: str, stream: str) -> str:
         """Return a stream's subject of a kind.
 

@@ -20,16 +20,15 @@ from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.commit import head_of, prev_of
 from backstory.ledger.core.errors import (
     BackstoryError,
-    CorruptLogError,
     LockTimeoutError,
     StoreError,
     UnknownOutcomeError,
-    WrongExpectedVersionError,
 )
 from backstory.ledger.engines.port import Seal
 from backstory.ledger.engines.postgres.connections import Connections, is_lost, retried
 from backstory.ledger.engines.postgres.holds import lock_of
 from backstory.ledger.engines.postgres.sealing import DatabaseSeal
+from backstory.ledger.engines.promises import other_history, other_version
 
 __all__ = ["Appends"]
 
@@ -125,17 +124,9 @@ class Appends:
     def _refusal(self, item: _Append, outcome: str, *, unknown: bool) -> BackstoryError:
         stream, where = item.stream, self._connections.address.label
         if outcome in ("version", "present"):
-            return WrongExpectedVersionError(
-                f"{stream} is at {item.seq}, not at {item.expected}: read on and decide again", actual=item.seq
-            )
+            return other_version(stream, item.seq, item.expected)
         if outcome == "history":
-            return CorruptLogError(
-                f"{stream}: commit {item.seq} in {where} is not the one that was read: was the database exchanged?",
-                kind="broken_prev",
-                stream=stream,
-                line=item.seq,
-                byte=0,
-            )
+            return other_history(stream, item.seq, f"database {where}")
         if unknown:
             return UnknownOutcomeError(
                 f"{stream}: {where} did not answer whether commit {item.expected + 1} is written: "

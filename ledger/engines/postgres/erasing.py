@@ -17,15 +17,12 @@ from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.commit import UNREADABLE
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.moments import spell_moment
-from backstory.ledger.engines.erasures import must_be_erasure
 from backstory.ledger.engines.postgres.connections import Connection, Connections, retried
 from backstory.ledger.engines.postgres.holds import lock_of
 from backstory.ledger.engines.postgres.sealing import DatabaseSeal
+from backstory.ledger.engines.promises import in_lock_order, must_be_erasure
 
 __all__ = ["Erasures"]
-
-_LOCK_ORDER = ("transcript", "ledger")
-"""An erasure takes its two locks in this order."""
 
 _REWRITE_SECONDS = 3600.0
 """How long the answer of a rewriting is waited for. How long one takes for large tables was not measured."""
@@ -125,7 +122,7 @@ class Erasures:
                 self._connections.limit(connection)
                 self._seal.must_allow(connection)
                 below = _below(connection, folder)
-                for name in sorted(below, key=_in_lock_order):
+                for name in sorted(below, key=in_lock_order):
                     if not is_held(name):
                         connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_of(name),))
                 # What came while the locks were waited for is removed, too. The rows are locked in the order in which
@@ -266,9 +263,3 @@ def _below(connection: Connection, folder: str, query: LiteralString = _BELOW) -
 def _range(prefix: str) -> tuple[str, str]:
     """Return the bounds of the names with a prefix that ends in a slash: those up to the next character."""
     return prefix, f"{prefix[:-1]}0"
-
-
-def _in_lock_order(name: str) -> tuple[int, str, int]:
-    folder, _, kind = name.rpartition("/")
-    order = _LOCK_ORDER.index(kind) if kind in _LOCK_ORDER else len(_LOCK_ORDER)
-    return -folder.count("/"), folder, order

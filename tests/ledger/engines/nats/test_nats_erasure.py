@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 import pytest
 from doubles.nats_engine import NatsEngine
@@ -11,6 +12,7 @@ from doubles.nats_engine import NatsEngine
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.engines.nats.erasing import Erasing
+from backstory.ledger.engines.nats.holding import Hold, NatsHolds
 from backstory.ledger.engines.nats.jetstream import JetStream, Outgoing
 from backstory.ledger.log.commits import read_commits
 from backstory.testing.conformance import STREAM, lines_of
@@ -91,6 +93,24 @@ def test_an_erasure_that_was_interrupted_is_completed_by_who_reads_next(
     assert not engine.files_with(secret.encode())
     assert [commit.seq for commit in read_commits(other, STREAM)] == [1, 2, 3]
     assert lines_of(engine.open()) == wanted
+
+
+def test_a_removal_locks_a_transcript_before_its_ledger_as_an_erasure_does(
+    engine: NatsEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = engine.open()
+    for stream in ("users/eve/ledger", "users/eve/transcript", "users/eve/agents/a/ledger"):
+        fill(store, stream, chain(1))
+    locked: list[str] = []
+    inner = NatsHolds.locked
+
+    def noted(self: NatsHolds, stream: str, *, wait: bool = True) -> AbstractContextManager[Hold]:
+        locked.append(stream)
+        return inner(self, stream, wait=wait)
+
+    monkeypatch.setattr(NatsHolds, "locked", noted)
+    assert store.remove("users/eve")
+    assert locked == ["users/eve/agents/a/ledger", "users/eve/transcript", "users/eve/ledger"]
 
 
 def test_a_removal_that_was_interrupted_is_completed_by_the_next(
