@@ -35,7 +35,7 @@ def find_the_words(window: Window) -> None:
     """From the wrong fact in memory to the words that it came from."""
     fact(window, WRONG_FACT).get_by_role("link").first.click()
     expect(window.page.locator("h1")).to_have_text(WRONG_FACT)
-    expect(window.page.locator("mark")).to_contain_text(WORDS)
+    expect(window.page.locator(".turn-text mark")).to_contain_text(WORDS)
     window.settle()
 
 
@@ -78,7 +78,7 @@ def test_the_story_with_the_mouse(open_on: OpenOn, story: ThreadServer) -> None:
     wrong = page.locator(".moment .fact.is-added").filter(has_text=WRONG_FACT)
     expect(wrong).to_be_visible()
     wrong.get_by_role("link").first.click()
-    expect(page.locator("mark")).to_contain_text(WORDS)
+    expect(page.locator(".turn-text mark")).to_contain_text(WORDS)
     undo_and_redo(window, story)
     expect(page.locator(".why-history .event")).to_have_count(3)
     page.get_by_role("link", name="Timeline", exact=True).click()
@@ -95,7 +95,7 @@ def test_the_story_by_keyboard_alone(open_on: OpenOn, story: ThreadServer) -> No
     page = window.go("#/memory?user=ada")
     window.tab_to(fact(window, WRONG_FACT).get_by_role("link").first)
     page.keyboard.press("Enter")
-    expect(page.locator("mark")).to_contain_text(WORDS)
+    expect(page.locator(".turn-text mark")).to_contain_text(WORDS)
     window.settle()
     opener = button(window, "views/why", "undo").first
     window.tab_to(opener)
