@@ -42,6 +42,7 @@ _AS_THEY_ARE = (1, 2, 3, 4)
 _NO_HASH = "0" * 64
 
 _E = TypeVar("_E", bound=Event)
+_Read = TypeVar("_Read")
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -422,12 +423,29 @@ def unseal(line: bytes, after: Head, *, stream: str, byte: int) -> Commit:
     Raises:
         CorruptLogError: The line is not a commit, was altered, or does not follow `after`.
     """
+    return _checked(line, after, _decode, stream=stream, byte=byte)
+
+
+def check(line: bytes, after: Head, *, stream: str, byte: int) -> Head:
+    """Check a line as `unseal` does, without reading its contents, and return its head.
+
+    Raises:
+        CorruptLogError: The line is not a commit, was altered, or does not follow `after`.
+    """
+    return _checked(line, after, _head, stream=stream, byte=byte)
+
+
+def _head(sealed: _Sealed) -> Head:
+    return Head(sealed.seq, sealed.hash)
+
+
+def _checked(line: bytes, after: Head, read: Callable[[_Sealed], _Read], *, stream: str, byte: int) -> _Read:
     try:
         sealed = _decode_sealed(line)
         intact = _intact(sealed, _digests(sealed), line)
         problem = _misplaced(sealed.seq, sealed.prev, after) if intact else _ALTERED
         if problem is None:
-            return _decode(sealed)
+            return read(sealed)
     except UNREADABLE as error:
         problem = ("altered", f"cannot be read ({error})")
     kind, what = problem

@@ -268,14 +268,16 @@ def _facts_in(event: Event) -> tuple[str, ...]:
 
 def _find_fact(target: ErasureTarget, fact_id: str, ledger: Walk) -> None:
     target.facts.add(fact_id)
-    for commit in ledger(lambda _, line: may_name(line, target.facts)):
+    naming = list(ledger(lambda _, line: may_name(line, target.facts)))
+    for commit in naming:
         for event in commit.events:
             fact = fact_of(event)
             if fact is None or fact.id != fact_id:
                 continue
             target.seek(fact_texts_in(event))
             target.sources |= {root.id: FactSources() for root in target.lineage.origins(fact)}
-    for commit in ledger(lambda _, line: may_name(line, target.sources)):
+    merged = not target.sources.keys() <= target.facts
+    for commit in ledger(lambda _, line: may_name(line, target.sources)) if merged else naming:
         for event in commit.events:
             fact = fact_of(event)
             if fact is None or (sources := target.sources.get(fact.id)) is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TypeAlias, assert_never
 
@@ -59,9 +58,6 @@ def _content_of(event: Event) -> ErasedKind | None:
         case _:
             assert_never(event)
 
-
-_STRUCTURE = re.compile(rb"Summar|Redacted")
-"""What is in each line with an event that concerns a section."""
 
 Marking: TypeAlias = tuple[Callable[[str], str], int]
 """Gives the digest of a text's `mark_key`; and the transcript's last commit."""
@@ -148,7 +144,9 @@ class LedgerWalk:
         """Whether a line has to be read: it may hold what is to be erased, or decide what else is."""
         return (
             seq in self._birth_seqs
-            or _STRUCTURE.search(line) is not None
+            # Each line with an event that concerns a section holds one of these.
+            or b"Summar" in line
+            or b"Redacted" in line
             or may_name(line, self._target.facts)
             or may_say(line, self._needles)
         )

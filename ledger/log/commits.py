@@ -39,16 +39,31 @@ def seqs_with_hash(store: EventStore, stream: str, beginning: str) -> list[int]:
 
 
 def read_commits_and_ends(
-    store: EventStore, stream: str, after: Head, byte: int | None, until: Head | None = None
+    store: EventStore, stream: str, after: Head, byte: int | None, until: Head | None = None, *, verified: int = 0
 ) -> Iterator[tuple[Commit, int]]:
-    """Yield the same commits, each with the byte after its line."""
+    """Yield the same commits, each with the byte after its line; up to `verified` they were checked just now."""
     head = after
     for record in store.read(stream, after.seq, byte=byte):
         if until is not None and head.seq >= until.seq:
             return
-        commit = unseal(record.line, head, stream=stream, byte=record.byte)
+        read = _continued if head.seq < verified else unseal
+        commit = read(record.line, head, stream=stream, byte=record.byte)
         head = commit.head
         yield commit, record.byte + len(record.line) + 1
+
+
+def _continued(line: bytes, after: Head, *, stream: str, byte: int) -> Commit:
+    """Decode a line that follows a head; only its place in the chain is checked.
+
+    Raises:
+        CorruptLogError: The line is not a commit, or does not follow `after`.
+    """
+    try:
+        commit = decode(line)
+    except UNREADABLE:
+        return unseal(line, after, stream=stream, byte=byte)
+    in_place = commit.seq == after.seq + 1 and commit.prev == after.hash
+    return commit if in_place else unseal(line, after, stream=stream, byte=byte)
 
 
 def must_belong(stream: str, first: Commit, scope: Scope) -> None:

@@ -22,6 +22,7 @@ from backstory.ledger.core.commit import (
     Commit,
     Draft,
     Head,
+    check,
     decode,
     erase,
     inspect,
@@ -81,6 +82,8 @@ class Eraser:
         self._queue_due = queue_due
         self._carried_out = False
         """Whether all that the ledger names is erased: this process has just seen to it."""
+        self._verified: dict[str, int] = {}
+        """The seq, by stream, up to which the last plan has checked the hashes."""
 
     def plan(self, request: Erasure) -> Plan:
         """See `Writer.plan_erasure`."""
@@ -144,16 +147,19 @@ class Eraser:
 
     def _planned(self, request: Erasure, seal: Seal | None = None) -> Plan:
         transcript, ledger = self._streams
-        return plan_erasure(
+        said, learned = Rereading(self._store, transcript), Rereading(self._store, ledger)
+        plan = plan_erasure(
             request,
             self._state.memory,
-            ledger=Rereading(self._store, ledger),
-            transcript=Rereading(self._store, transcript),
+            ledger=learned,
+            transcript=said,
             ledger_stream=ledger,
             transcript_stream=transcript,
             seal=seal,
             marking=None if seal is None else (lambda key: seal(MARKED, key), self._state.transcript.head.seq),
         )
+        self._verified = {transcript: said.verified, ledger: learned.verified}
+        return plan
 
     def _heads(self) -> tuple[Head, Head]:
         return self._state.transcript.head, self._state.head
@@ -180,11 +186,13 @@ class Eraser:
             pending = self._pipeline.add(self._ledger, self._state.head, draft)
             self._ledger.group.settle(pending)
             self._pipeline.drop_settled(self._ledger)
+            verified: dict[str, int] = {}
             try:
                 self._erase(plan.redacted, verified=True)
+                verified = self._verified
             finally:
                 # If it was interrupted, the next read of the log finds what is left to do.
-                self._state.start_over(from_first=True)
+                self._state.start_over(from_first=True, verified=verified)
                 self._pipeline.newest = None
                 self._reader.start_over()
             self._carried_out = True
@@ -250,17 +258,17 @@ class Rereading:
     def __init__(self, store: EventStore, stream: str) -> None:
         self._store = store
         self._stream = stream
-        self._verified = 0
-        """The seq of the last commit that was verified."""
+        self.verified = 0
+        """The seq of the last commit, once all of them were verified."""
 
     def __call__(self, only: Only | None = None) -> Iterator[Commit]:
-        """Start reading; lines that `only` refuses are left out.
+        """Start reading; lines that `only` refuses are left out, and are not decoded.
 
         Raises:
             CorruptLogError: A line is not what was written.
         """
-        if self._verified:
-            for seq, record in enumerate(islice(self._store.read(self._stream), self._verified), 1):
+        if self.verified:
+            for seq, record in enumerate(islice(self._store.read(self._stream), self.verified), 1):
                 if only is not None and not only(seq, record.line):
                     continue
                 try:
@@ -271,11 +279,13 @@ class Rereading:
             return
         head: Head = EMPTY
         for record in self._store.read(self._stream):
+            if only is not None and not only(head.seq + 1, record.line):
+                head = check(record.line, head, stream=self._stream, byte=record.byte)
+                continue
             commit = unseal(record.line, head, stream=self._stream, byte=record.byte)
             head = commit.head
-            if only is None or only(commit.seq, record.line):
-                yield commit
-        self._verified = head.seq
+            yield commit
+        self.verified = head.seq
 
 
 def unfinished(

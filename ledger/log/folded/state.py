@@ -6,7 +6,8 @@ commits say, so a state that meets one starts again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import MappingProxyType
 
 from backstory.ledger.core.commit import EMPTY, Commit, Head
 from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, StoreError
@@ -50,10 +51,16 @@ class FoldedState:
         self.transcript_stream = scope.stream(TRANSCRIPT)
         self._begin(None)
 
-    def start_over(self, *, from_first: bool = False) -> None:
-        """Drop everything; the next refresh begins at the newest snapshot, or at the first commit."""
+    def start_over(self, *, from_first: bool = False, verified: Mapping[str, int] = MappingProxyType({})) -> None:
+        """Drop everything; the next refresh begins at the newest snapshot, or at the first commit.
+
+        Args:
+            from_first: begin at the first commit.
+            verified: the seq, by stream, up to which the caller has checked the hashes of the lines just now.
+        """
         self._begin(None)
         self._begun = from_first
+        self._verified = verified
 
     def _go_on(self) -> None:
         """Begin at the newest snapshot, once; not in the constructor, because reading a snapshot may wait."""
@@ -67,6 +74,7 @@ class FoldedState:
         self.firsts = dict(zip((self.ledger, self.transcript_stream), firsts, strict=True))
         """The hash of the first commit of each stream, "" for one that was not read."""
         self._begun = False
+        self._verified = {}
         self._origin = origin
         self.memory = Memory() if origin is None else origin.memory
         self.head = EMPTY if origin is None else origin.ledger
@@ -140,7 +148,7 @@ class FoldedState:
 
     def _read_ledger(self, until: Head) -> None:
         commits: Iterable[tuple[Commit, int]] = read_commits_and_ends(
-            self._store, self.ledger, self.head, self._byte, until
+            self._store, self.ledger, self.head, self._byte, until, verified=self._verified.get(self.ledger, 0)
         )
         if self.head.seq:
             # Read all of it before folding, so that a damaged log leaves the known state as it was.
@@ -194,7 +202,9 @@ class FoldedState:
         if now == known:
             return
         must_not_shrink(stream, known, now)
-        for commit, end in read_commits_and_ends(self._store, stream, known, self._transcript_byte, now):
+        verified = self._verified.get(stream, 0)
+        commits = read_commits_and_ends(self._store, stream, known, self._transcript_byte, now, verified=verified)
+        for commit, end in commits:
             if commit.seq == 1:
                 must_belong(stream, commit, self.scope)
                 self.firsts[stream] = commit.hash

@@ -9,7 +9,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from fakes import PATIENCE, Gate, ScriptedModel, exchange, open_home
+from fakes import PATIENCE, Gate, ScriptedModel, exchange, open_home, reply
 
 from backstory.home import Backstory
 from backstory.ledger.core.errors import (
@@ -496,3 +496,36 @@ def test_a_line_that_is_damaged_between_two_readings_is_found_by_the_second(tmp_
     path.write_bytes(b"".join([*lines[:2], b"x" * (len(lines[2]) - 1) + b"\n", *lines[3:]]))
     with pytest.raises(CorruptLogError, match="line 3"):
         list(reading())
+
+
+def test_a_line_that_is_passed_over_is_checked_all_the_same(tmp_path: Path) -> None:
+    with open_home(tmp_path) as bs:
+        for n in range(3):
+            bs.memory("ada").add_fact(f"Ada likes matter {n}")
+    path = tmp_path / "users/ada/ledger.jsonl"
+    written = path.read_bytes()
+    reading = Rereading(JsonlStore(tmp_path), "users/ada/ledger")
+    assert [commit.seq for commit in reading(lambda seq, _: seq == 4)] == [4]
+    for altered in (written.replace(b"matter 0", b"matter 7"), b"".join(written.splitlines(keepends=True)[1:])):
+        path.write_bytes(altered)
+        with pytest.raises(CorruptLogError):
+            list(Rereading(JsonlStore(tmp_path), "users/ada/ledger")(lambda *_: False))
+
+
+def test_a_memory_after_an_erasure_is_that_of_its_log(tmp_path: Path) -> None:
+    with open_home(tmp_path) as bs:
+        memory = bs.memory("ada")
+        for n in range(12):
+            memory.record(f"t{n}", exchange(f"matter {n}"))
+            memory.extract([{"thread_id": f"t{n}", "reply": reply(f"Ada likes matter {n}")}])
+        memory.forget(memory.facts()[3].id, with_evidence=True)
+        memory.add_fact("Ada likes tea")
+        here = (memory.facts(), memory.status().pending, [memory.transcript(one.thread) for one in memory.threads()])
+    with open_home(tmp_path) as bs:
+        memory = bs.memory("ada")
+        assert here == (
+            memory.facts(),
+            memory.status().pending,
+            [memory.transcript(one.thread) for one in memory.threads()],
+        )
+        assert memory.verify().ok
