@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from doubles.other_engine import lines_read
 from doubles.redis_server import RedisPlace, RedisServer, empty_redis, other_home, own_redis
-from fakes import FakeClock, open_home
+from fakes import PATIENCE, FakeClock, open_home
 
 from backstory.home import Backstory
 from backstory.ledger.core.errors import ConfigError
 from backstory.lifecycle.maintenance import doctor
+from backstory.projections.shared import redis_cache
 from backstory.projections.shared.memories import FEWEST_COMMITS
 from backstory.projections.shared.redis_cache import RedisCache
 
@@ -20,7 +21,9 @@ ENGINE = "doubles.other_engine:OtherEngine"
 
 
 @pytest.fixture
-def redis() -> RedisPlace:
+def redis(monkeypatch: pytest.MonkeyPatch) -> RedisPlace:
+    """A Redis that answers, if late, on a busy machine."""
+    monkeypatch.setattr(redis_cache, "_TIMEOUT_SECONDS", PATIENCE)
     return empty_redis()
 
 
