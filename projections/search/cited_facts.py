@@ -139,10 +139,12 @@ class CitedFacts:
 
     def all(self) -> Collection[str]:
         """The ids of all facts that cite a turn."""
+        self._read_known(tuple(self._unread))
         return self._cites.keys()
 
     def ids(self, thread: str, turn: str) -> Collection[str]:
         """Return the ids of the facts that cite a turn, the oldest first."""
+        self._read_known((thread,))
         return self._facts.get((thread, turn), {}).keys()
 
     def changed(self, thread: str, turn: str, now: str) -> bool:

@@ -14,7 +14,7 @@ from fakes import open_home
 from backstory.home import Backstory
 from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
-from backstory.projections.search import query
+from backstory.projections.search import known, query
 from backstory.projections.search.vectors.background_embedding import BackgroundEmbedding
 from backstory.projections.search.vectors.embedder import Floats
 
@@ -144,3 +144,24 @@ def test_of_turns_alike_that_comes_first_whose_fact_means_it(bs: Backstory, monk
         assert order() == [("u1", 1), ("u2", None)]
         memory.remove_fact(memory.facts()[0].id)
         assert order() == [("u2", None), ("u1", None)]
+
+
+@pytest.mark.parametrize("within", ["facts", "turns"])
+def test_who_begins_with_the_file_orders_them_as_who_has_read_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, within: str
+) -> None:
+    monkeypatch.setattr("backstory.config.embedder_factory.as_embedder", lambda *_: Kites())
+    with open_home(tmp_path) as bs:
+        memory = bs.memory("ada")
+        learn(memory)
+        memory.record("t2", [{"role": "user", "content": "That old toy.", "id": turn} for turn in ("v1", "v2")])
+        facts = [{"content": "Owns a red kite", "confidence": 0.9, "evidence": ["v1"]}]
+        memory.extract([RecordedReply("t2", json.dumps({"newFacts": facts}))])
+        memory.embed()
+        answer = memory.search("old instrument toy bake bread", within=within, explain=True)
+        assert any(hit.why.cited_rank for hit in answer)
+    monkeypatch.setattr(known, "AT_ONCE", 0)
+    for _ in ("who writes the file", "who finds it"):
+        with open_home(tmp_path) as bs:
+            again = bs.memory("ada").search("old instrument toy bake bread", within=within, explain=True)
+            assert again == answer
