@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from typing import assert_never
 
+import msgspec
+
 from backstory.ledger.core.commands import TIMES, labels_of
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.events import (
@@ -103,7 +105,8 @@ def _leaves(value: object) -> Iterator[str]:
         for inner in value:
             yield from _leaves(inner)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield str(value)
+        # As a log spells it: see `may_say`.
+        yield msgspec.json.encode(value).decode()
 
 
 def _quoted(text: str) -> Iterator[str]:

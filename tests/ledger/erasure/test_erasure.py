@@ -560,6 +560,13 @@ def test_matching_looks_into_whatever_the_host_sent_along() -> None:
     assert len(story.plan(ForgetMatching("4117")).redacted) == 1
 
 
+@given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**63), 2**63 - 1))
+def test_a_number_is_found_as_the_log_spells_it(number: float) -> None:
+    story = scene()
+    story.say("t1", "hello", metadata={"size": number})
+    assert len(story.plan(ForgetMatching(msgspec.json.encode(number).decode())).redacted) == 1
+
+
 def test_matching_finds_what_an_unread_item_or_a_failure_quotes() -> None:
     story = scene()
     story.update("t1", None, Unread(place="newFacts/0", text='{"fact":"say \\"hi\\"\\nto Ada"}', detail="no text"))
