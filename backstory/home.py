@@ -240,14 +240,20 @@ class Backstory(MemoriesOfHome):
             scope: The memory, such as one of `owners`.
 
         Returns:
-            Whether something is pending in it: turns, or an erasure that was interrupted.
+            Whether something is pending in it: turns, an erasure that was interrupted, or heads that the witness does
+            not have yet.
 
         Raises:
             NoModelError: The home was opened without a model, or without background learning.
             StoreError, CorruptLogError, LockTimeoutError: It could not be read.
         """
         producer, writer = self._producer(), self._writer(scope)
-        return producer.watch(writer) or writer.reader.has_unfinished_erasure
+        pending, witness = producer.watch(writer), self._services.witness
+        return (
+            pending
+            or writer.reader.has_unfinished_erasure
+            or (witness is not None and not witness.sender.has_sent(scope))
+        )
 
     def refresh(self, scope: Scope, *, erased: bool = False) -> bool:
         """Bring the copies of a memory in the home's folder up to date with its logs.

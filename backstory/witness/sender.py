@@ -18,7 +18,7 @@ import msgspec
 
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.concurrency.jobs import Jobs
-from backstory.ledger.core.commit import Commit, Head
+from backstory.ledger.core.commit import EMPTY, Commit, Head
 from backstory.ledger.core.errors import BackstoryError, CorruptLogError, StoreError, WitnessError
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import spell_moment
@@ -166,6 +166,16 @@ class HeadSender(Jobs[Batch]):
         if not self._noted:
             self._ready_at = time.monotonic() + self._delay
         self._noted[scope] = head or self._noted.get(scope)
+
+    def has_sent(self, scope: Scope) -> bool:
+        """Whether the destination has the newest heads of a scope, as far as is remembered.
+
+        Raises:
+            StoreError, CorruptLogError: The heads cannot be read.
+        """
+        last = self._sent.of(scope)
+        known = (EMPTY, EMPTY) if last is None else (last.ledger, last.transcript)
+        return known == tuple(self._store.head(scope.stream(kind)) for kind in (LEDGER, TRANSCRIPT))
 
     # The thread.
 

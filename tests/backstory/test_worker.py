@@ -341,9 +341,9 @@ def opened(bs: Backstory, monkeypatch: pytest.MonkeyPatch, selection: str = "*")
     return watched
 
 
-def settled(home: Path, *users: str) -> None:
+def settled(home: Path, *users: str, **settings: object) -> None:
     """Have a worker find that nothing is pending in some memories."""
-    with learning(home) as bs:
+    with learning(home, **settings) as bs:
         for user in users:
             bs.memory(user).record("t", exchange("tea"))
         assert bs.flush(PATIENCE)
@@ -464,6 +464,23 @@ def test_a_new_witness_gets_the_heads_of_all_memories(tmp_path: Path, monkeypatc
     settled(tmp_path / "home", "ada", "bob")
     with learning(tmp_path / "home", witness=str(tmp_path / "heads")) as bs:
         assert opened(bs, monkeypatch) == ["ada", "bob"]
+
+
+def test_a_witness_that_was_away_gets_the_heads_at_a_later_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads = tmp_path / "disk" / "heads"
+    settled(tmp_path / "home", "ada", witness=str(heads))
+    with learning(tmp_path / "home", witness=str(heads)) as bs:
+        assert opened(bs, monkeypatch) == ["ada"]
+    assert not heads.exists()
+    heads.parent.mkdir()
+    with learning(tmp_path / "home", witness=str(heads)) as bs:
+        assert opened(bs, monkeypatch) == ["ada"]
+    assert heads.read_bytes().count(b'"user":"ada"') == 1
+    for expected in (["ada"], []):
+        with learning(tmp_path / "home", witness=str(heads)) as bs:
+            assert opened(bs, monkeypatch) == expected
 
 
 def test_workers_of_other_memories_do_not_take_each_others_place(
