@@ -129,6 +129,8 @@ class Producer(Jobs[Conversation | _Unjudged]):
         Conversations that waited still wait. One that the parent works on is the parent's, until it is noticed here.
         """
         super().renew()
+        self._looks_at: datetime | None = None
+        """When a waiting worker looks again by itself; None where it has to be woken."""
         self._inherited = True
         self._flushes: list[Flush] = []
         self._waiting = {key: _Waiting(one.writer, one.due) for key, one in self._waiting.items() if one.due}
@@ -178,7 +180,9 @@ class Producer(Jobs[Conversation | _Unjudged]):
                     continue
                 self._remind(writer, thread, due)
                 self._inherited = False
-                self._wake()
+                # A worker that is woken looks at all that waits, which would be too much for each turn of a burst.
+                if due is None or self._looks_at is None or due.at < self._looks_at:
+                    self._wake()
                 return
 
     def _due_of(self, key: Conversation) -> Reminder | None:
@@ -300,12 +304,14 @@ class Producer(Jobs[Conversation | _Unjudged]):
         now, monotonic = self._clock.now(), time.monotonic()
         job = self._take_locked({key for key, one in self._waiting.items() if one.elsewhere_until > monotonic})
         if job is not None:
+            self._looks_at = None
             return 0.0, job
         pauses = [
             max((one.due.at - now).total_seconds(), one.elsewhere_until - monotonic)
             for one in self._waiting.values()
             if one.due is not None and not one.taken
         ]
+        self._looks_at = now + timedelta(seconds=min(pauses)) if pauses else None
         return (min(pauses), None) if pauses else None
 
     def _run(self, job: Conversation | _Unjudged, /) -> None:

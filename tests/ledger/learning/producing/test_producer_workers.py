@@ -231,3 +231,30 @@ def test_a_claim_is_given_back_whatever_happens(shop, monkeypatch):
     claimant.join(PATIENCE)
     assert shop.producer.flush(PATIENCE)
     assert shop.pending() == 0
+
+
+def test_a_burst_of_conversations_wakes_no_worker_that_looks_soon_enough_by_itself(started, monkeypatch):
+    shop = started(reply("Likes tea"))
+    producer, wake, looks = shop.producer, shop.producer._wake, shop.producer._next
+    wakes: list[bool] = []
+    waiting = threading.Event()
+
+    def look() -> object:
+        found = looks()
+        if found is not None and found[1] is None:
+            waiting.set()
+        return found
+
+    monkeypatch.setattr(producer, "_next", look)
+    monkeypatch.setattr(producer, "_wake", lambda: wakes.append(True) or wake())
+    shop.say("first")
+    assert wakes == [True]
+    assert waiting.wait(PATIENCE)
+    for number in range(50):
+        shop.say(f"t{number}")
+    assert wakes == [True]
+    # What is due before the worker looks again has to wake it.
+    shop.say("now", immediate=True)
+    assert len(wakes) > 1
+    assert producer.flush(PATIENCE)
+    assert len(shop.asked()) == 52
