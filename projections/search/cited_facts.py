@@ -137,11 +137,6 @@ class CitedFacts:
         self._read_known((thread,))
         return tuple(fact.content for fact in self._facts.get((thread, turn), {}).values())
 
-    def all(self) -> Collection[str]:
-        """The ids of all facts that cite a turn."""
-        self._read_known(tuple(self._unread))
-        return self._cites.keys()
-
     def ids(self, thread: str, turn: str) -> Collection[str]:
         """Return the ids of the facts that cite a turn, the oldest first."""
         self._read_known((thread,))

@@ -6,7 +6,7 @@ far ahead a score is, which ranks do not say: where it lies between the best and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
@@ -46,11 +46,12 @@ def fused(
     *,
     within: str,
     by_cited: Sequence[Scored] = (),
+    citing: Collection[str] = (),
 ) -> list[Fused]:
     """Return the `k` best of two rankings of facts or turns, the best first; `by_cited` changes their order only.
 
     What is `missing` in the second one because it is not embedded yet is taken to stand there as it stands in the
-    first. Of equals the one better by words comes first.
+    first, and likewise in the third what is not `citing`. Of equals the one better by words comes first.
     """
     weight = _MEANING[within]
     # What has no word of the query scores 0 by words; by meaning everything is somewhat alike.
@@ -70,11 +71,31 @@ def fused(
         meaning_rank, meaning_score = meaning.get(key, (None, None))
         first = of_words(words_rank, words_score)
         second = first if meaning_rank is None and missing(key) else of_meaning(meaning_rank, meaning_score)
-        third = cited.get(key, (None, None))
-        score = (first + weight * second + cited_weight * of_cited(*third)) / (1 + weight + cited_weight)
-        found.append(Fused(key, score, words_rank, words_score, meaning_rank, meaning_score, *third))
+        cited_rank, cited_score = cited.get(key, (None, None))
+        third = of_cited(cited_rank, cited_score) if key in citing else first
+        score = (first + weight * second + cited_weight * third) / (1 + weight + cited_weight)
+        found.append(Fused(key, score, words_rank, words_score, meaning_rank, meaning_score, cited_rank, cited_score))
     found.sort(key=lambda one: -one.score)
     return found[:k]
+
+
+def by_words_and_cited(
+    by_words: Sequence[Scored], by_cited: Sequence[Scored] = (), citing: Collection[str] = ()
+) -> list[Fused]:
+    """Return a ranking by words, the best first; what is `citing` has the mean of its own score and of what it cites.
+
+    The best of both rankings count alike. Where nothing that is cited was found, it is the ranking by words.
+    """
+    cited = {scored.key: (rank, scored.score) for rank, scored in enumerate(by_cited, 1)}
+    most = max((one.score for one in by_words), default=0.0)
+    of_cited = _relative(by_cited, 0.0)
+    found: list[Fused] = []
+    for rank, one in enumerate(by_words, 1):
+        cited_rank, cited_score = cited.get(one.key, (None, None))
+        other = most * of_cited(cited_rank, cited_score) if cited and one.key in citing else one.score
+        score = (one.score + other) / 2
+        found.append(Fused(one.key, score, rank, one.score, cited_rank=cited_rank, cited_score=cited_score))
+    return sorted(found, key=lambda one: -one.score)
 
 
 def _reciprocal(rank: int | None, _: float | None) -> float:

@@ -264,11 +264,6 @@ class Known:
                     best.setdefault(key, one.score)
         return list(starmap(Scored, best.items()))
 
-    @property
-    def cited(self) -> Collection[str]:
-        """The facts that cite a turn."""
-        return self._cited.all()
-
     def by_facts(self, facts: Sequence[Scored], among: Collection[str]) -> list[Scored]:
         """Those turns that facts cite, each as the best of these facts, the best first."""
         standing, scores = self.turns.standing, {one.key: one.score for one in facts}

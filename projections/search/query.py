@@ -31,13 +31,13 @@ from backstory.projections.history.moment import replay
 from backstory.projections.read_model import ReadModel
 from backstory.projections.search.corpus import Turns, fact_entry
 from backstory.projections.search.filters import SearchFilters
-from backstory.projections.search.fusion import Fused, fused
+from backstory.projections.search.fusion import by_words_and_cited, fused
 from backstory.projections.search.known import AT_ONCE, WORDS, Known, hit_of, why_found
 from backstory.projections.search.lexical.entry import Scored
 from backstory.projections.search.results import Found
 from backstory.projections.search.vectors.passages import Passage, passages
 from backstory.projections.search.vectors.scope_vectors import erase_vectors
-from backstory.projections.search.vectors.semantic import SemanticSearch
+from backstory.projections.search.vectors.semantic import Near, SemanticSearch
 from backstory.projections.turns import TurnFollower, TurnView
 
 _DEPTH = 100
@@ -125,44 +125,40 @@ class Search(ReadModel):
     ) -> Found:
         said = query if query.strip() else ""
         meaning = self.meaning
-        depth = top_k if meaning is None else max(_DEPTH, 2 * top_k)
+        depth = top_k if meaning is None and within == "turns" else max(_DEPTH, 2 * top_k)
         with self._up_to_date(within) as kept:
             standing = kept.standing(within)
             total = len(standing)
             keep = kept.keys(within, bounds)
             by_words = kept.words(within).ranked(said, depth, keep, kept.worth(within)) if said else []
-            if meaning is None:
-                hits = kept.hits(within, said, _by_words_alone(by_words), top_k, explain=explain)
-                return Found(hits, within, total)
-        near = meaning.near(said, within, depth, standing=standing, keep=keep)
-        ranked = _by_words_alone(by_words)
+        near = Near() if meaning is None else meaning.near(said, within, depth, standing=standing, keep=keep)
+        found = {one.key for one in (*by_words, *near.ranked)}
+        by_cited: Sequence[Scored] = ()
+        citing: Collection[str] = found
+        if within == "facts":
+            citing = {key for key in found if isinstance(one := standing.get(key), Fact) and one.evidence}
+            by_cited = self._by_turns(said, citing)
+        elif meaning is not None and near.ranked:
+            by_cited = self._by_facts(meaning, said, found)
+        ranked = by_words_and_cited(by_words, by_cited, citing)
         if near.ranked:
-            found = list(dict.fromkeys(one.key for one in (*by_words, *near.ranked)))
-            by_cited = self._by_turns(said, standing, found) if within == "facts" else self._by_facts(said, found)
-            both = fused(by_words, near.ranked, near.missing, depth, within=within, by_cited=by_cited)
+            both = fused(by_words, near.ranked, near.missing, depth, within=within, by_cited=by_cited, citing=citing)
             ranked = [one for one in both if one.words_rank is not None or (one.meaning_score or 0.0) >= floor]
         # To read the query may have taken a model a while, and content may have been erased meanwhile.
         with self._up_to_date(within) as kept:
             hits = kept.hits(within, said, ranked, top_k, explain=explain)
         return Found(hits, within, total, near.model, min(near.embedded, total), near.trouble)
 
-    def _by_turns(
-        self, query: str, standing: Mapping[str, Fact] | Mapping[str, TurnView], found: Collection[str]
-    ) -> list[Scored]:
-        """Rank the facts found by the turns that they cite, if any does; a long transcript is not waited for."""
-        cites = (isinstance(one := standing.get(key), Fact) and one.evidence for key in found)
-        if not any(cites) or not self._is_near():
+    def _by_turns(self, query: str, citing: Collection[str]) -> list[Scored]:
+        """Rank facts by the turns that they cite, if any does; a long transcript is not waited for."""
+        if not citing or not self._is_near():
             return []
         with self._up_to_date("turns") as kept:
-            return kept.by_turns(query, _CITED_TURNS, frozenset(found))
+            return kept.by_turns(query, _CITED_TURNS, citing)
 
-    def _by_facts(self, query: str, found: Collection[str]) -> list[Scored]:
+    def _by_facts(self, meaning: SemanticSearch, query: str, found: Collection[str]) -> list[Scored]:
         """Rank the turns found by the meaning of the facts that cite them."""
-        with self._up_to_date("turns") as kept:
-            cited = kept.cited
-        if self.meaning is None or not cited:
-            return []
-        near = self.meaning.near(query, "facts", _DEPTH, standing=cited, keep=None)
+        near = meaning.near(query, "facts", _DEPTH)
         with self._up_to_date("turns") as kept:
             return kept.by_facts(near.ranked, found)
 
@@ -322,7 +318,7 @@ def find_among(facts: Iterable[Fact], query: str, top_k: int, bounds: SearchFilt
     ranked = words.ranked(query, top_k, None, lambda key: known[key].confidence) if query.strip() else []
     hits = (
         hit_of(known[one.key], one, why_found(one, words, query) if explain else None)
-        for one in _by_words_alone(ranked)
+        for one in by_words_and_cited(ranked)
     )
     return Found(tuple(hits), "facts", len(known))
 
@@ -346,7 +342,3 @@ def must_have_spare_files() -> None:
 
 def _either(first: Callable[[TurnView], bool], second: Callable[[TurnView], bool]) -> Callable[[TurnView], bool]:
     return lambda turn: first(turn) or second(turn)
-
-
-def _by_words_alone(ranked: Sequence[Scored]) -> list[Fused]:
-    return [Fused(one.key, one.score, words_rank=rank, words_score=one.score) for rank, one in enumerate(ranked, 1)]

@@ -18,9 +18,8 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     """Why a hit stands where it stands.
 
     `words` are the words that matched, where, and what each added to `words_score`; ranks count from 1. `similarity` is
-    the cosine of the meanings, -1 to 1. Where it was searched by meaning `cited_rank` and `cited_score` say how
-    well the turns that a fact cites fit by their words, and the facts that cite a turn by their meaning. What did not
-    find it is None.
+    the cosine of the meanings, -1 to 1. `cited_rank` and `cited_score` say how well the turns that a fact cites fit by
+    their words, and the facts that cite a turn by their meaning. What did not find it is None.
     """
 
     words: tuple[Part, ...] = ()

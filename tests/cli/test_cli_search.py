@@ -63,7 +63,9 @@ def test_nothing_is_made_by_looking(cli: Cli) -> None:
 
 
 def test_search_is_narrowed(talk: Cli) -> None:
-    assert [hit["id"] for hit in talk.json("search", "user", "--category", "knowledge", "--top", "1")] == ["fact_3_0"]
+    assert [hit["id"] for hit in talk.json("search", "user Bergen", "--category", "knowledge", "--top", "1")] == [
+        "fact_3_0"
+    ]
     assert talk.json("search", "user", "--category", "goal", code=1) == []
     assert [hit["source"] for hit in talk.json("search", "user", "--thread", "t2")] == ["t2"]
     assert talk.json("search", "user", "--until", "2020-01-01", code=1) == []

@@ -51,10 +51,10 @@ class SemanticSearch:
         within: str,
         depth: int,
         *,
-        standing: Collection[str],
-        keep: Collection[str] | None,
+        standing: Collection[str] | None = None,
+        keep: Collection[str] | None = None,
     ) -> Near:
-        """Rank what stands by its meaning, as far as that is known.
+        """Rank what stands by its meaning, as far as that is known; None: all that is known.
 
         Where the query cannot be read the answer says so, and is empty. A query without a word is near nothing: a model
         would find something near it all the same.
@@ -74,13 +74,13 @@ class SemanticSearch:
         return Near(ranked, lambda key: not self.vectors.has(within, key), model, embedded)
 
     def _nearest(
-        self, query: str, within: str, depth: int, standing: Collection[str], keep: Collection[str] | None
+        self, query: str, within: str, depth: int, standing: Collection[str] | None, keep: Collection[str] | None
     ) -> list[Scored]:
         """What is known of meanings may lag: what does not stand any more must not take the place of what does."""
         asked = depth
         while True:
             ranked = self.vectors.nearest(within, query, asked, keep)
-            found = [scored for scored in ranked if scored.key in standing]
+            found = [scored for scored in ranked if standing is None or scored.key in standing]
             if len(found) >= depth or len(ranked) < asked:
                 return found[:depth]
             asked *= _MORE

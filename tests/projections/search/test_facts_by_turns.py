@@ -66,12 +66,13 @@ def memory(bs: Backstory) -> MemoryHandle:
     return memory
 
 
-def learn(memory: MemoryHandle) -> None:
+def learn(memory: MemoryHandle, *, embed: bool = True) -> None:
     memory.record("t1", [{"role": "user", "content": text, "id": turn} for turn, text in TURNS.items()])
     facts = [{"content": text, "confidence": 0.9, "evidence": [turn]} for turn, text in FACTS.items()]
     memory.extract([RecordedReply("t1", json.dumps({"newFacts": facts}))])
     memory.add_fact("Likes tea")
-    memory.embed()
+    if embed:
+        memory.embed()
 
 
 def found(memory: MemoryHandle, question: str) -> list[str]:
@@ -82,6 +83,36 @@ def test_of_facts_alike_that_comes_first_whose_turn_fits(memory: MemoryHandle) -
     assert found(memory, "old instrument") == [FACTS["u1"], FACTS["u2"]]
     assert found(memory, "old instrument cello grandmother") == [FACTS["u1"], FACTS["u2"]]
     assert found(memory, "old instrument bake bread") == [FACTS["u2"], FACTS["u1"]]
+
+
+@pytest.fixture
+def without_meaning(tmp_path: Path) -> Iterator[MemoryHandle]:
+    with open_home(tmp_path / "words", embedding_model="none") as bs:
+        memory = bs.memory("ada")
+        learn(memory, embed=False)
+        yield memory
+
+
+def test_so_it_is_by_words_alone(without_meaning: MemoryHandle) -> None:
+    assert found(without_meaning, "old instrument") == [FACTS["u1"], FACTS["u2"]]
+    assert found(without_meaning, "old instrument bake bread") == [FACTS["u2"], FACTS["u1"]]
+    assert found(without_meaning, "bread") == []
+    (first, second) = without_meaning.search("old instrument bake bread", explain=True)
+    assert (first.why.cited_rank, second.why.cited_rank) == (1, 2)
+    assert first.score == first.why.words_score == second.why.words_score
+    assert first.why.words_score == pytest.approx(sum(part.score for part in first.why.words))
+    # More are ranked than are asked for: the best may be the last by its own words.
+    assert [hit.content for hit in without_meaning.search("old instrument bake bread", top_k=1)] == [FACTS["u2"]]
+    without_meaning.forget(matching="bread")
+    assert found(without_meaning, "old instrument bake bread") == [FACTS["u1"], FACTS["u2"]]
+
+
+def test_what_cites_nothing_is_not_behind_what_cites_a_turn_that_fits(
+    memory: MemoryHandle, without_meaning: MemoryHandle
+) -> None:
+    for each in (memory, without_meaning):
+        each.add_fact("Has an old oven, and bakes bread")
+        assert found(each, "old oven bake bread")[0] == "Has an old oven, and bakes bread"
 
 
 def test_a_hit_says_so(memory: MemoryHandle) -> None:

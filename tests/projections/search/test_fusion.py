@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstory.projections.search.fusion import fused
+from backstory.projections.search.fusion import by_words_and_cited, fused
 from backstory.projections.search.lexical.entry import Scored
 
 
@@ -51,9 +51,17 @@ def test_of_facts_meaning_counts_as_much_as_words_and_what_is_far_ahead_stays_ah
 
 def test_of_facts_that_comes_first_whose_turns_fit_and_none_is_added() -> None:
     words, turns = [Scored("a", 5.0), Scored("b", 4.0)], [Scored("b", 7.0), Scored("c", 6.0)]
-    found = fused(words, [], never, 9, within="facts", by_cited=turns)
+    found = fused(words, [], never, 9, within="facts", by_cited=turns, citing="abc")
     assert [(one.key, one.cited_rank, one.cited_score) for one in found] == [("b", 1, 7.0), ("a", None, None)]
     assert 0 <= found[1].score <= found[0].score <= 1
+
+
+def test_what_cites_nothing_stands_by_what_it_cites_as_by_its_own_words() -> None:
+    words, turns = [Scored("a", 5.0), Scored("b", 4.0)], [Scored("b", 4.5)]
+    assert [one.key for one in fused(words, [], never, 9, within="facts", by_cited=turns, citing="b")] == ["a", "b"]
+    for citing, scores in (("b", [("a", 5.0), ("b", 4.5)]), ("ab", [("b", 4.5), ("a", 2.5)])):
+        assert [(one.key, one.score) for one in by_words_and_cited(words, turns, citing)] == scores
+    assert [(one.key, one.score) for one in by_words_and_cited(words, [], "ab")] == [("a", 5.0), ("b", 4.0)]
 
 
 def test_a_rank_that_is_not_there_is_none() -> None:
