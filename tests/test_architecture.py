@@ -17,6 +17,10 @@ LISTS = {
     "backstory/testing/conformance.py": "one list: every test that an engine has to pass",
 }
 """Modules that may be longer, and why."""
+WIRE = {"backstory.http.bodies", "backstory.http.access.refusals", "backstory.mcp.tools.results"}
+"""Modules whose types describe what goes over the wire: their names are those of its schemas."""
+SAME_NAME = {"Context", "Refusal"}
+"""Names that stay as they are because others use both: a step of a memory test and a block; two results."""
 
 
 def sources() -> dict[str, Path]:
@@ -114,6 +118,29 @@ def test_a_module_is_no_longer_than_500_lines() -> None:
     lines = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8").count("\n") for path in MODULES.values()}
     assert {name: count for name, count in lines.items() if count > MOST_LINES and name not in LISTS} == {}
     assert [name for name in LISTS if lines.get(name, 0) <= MOST_LINES] == []
+
+
+def types_of(path: Path) -> Iterator[str]:
+    """Names of the public types and aliases that a module defines."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        match node:
+            case ast.ClassDef(name=name):
+                pass
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                if name.isupper():
+                    continue
+            case _:
+                continue
+        if name[0].isupper():
+            yield name
+
+
+def test_a_public_type_has_a_name_of_its_own() -> None:
+    found: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for name in types_of(path) if module not in WIRE else ():
+            found.setdefault(name, []).append(module)
+    assert {name for name, modules in found.items() if len(modules) > 1} == SAME_NAME
 
 
 def test_a_cycle_is_found() -> None:

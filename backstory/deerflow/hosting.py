@@ -14,7 +14,7 @@ from backstory.config.model_factory import as_model
 from backstory.deerflow.agent_markers import AgentMarkers
 from backstory.deerflow.config import Configured
 from backstory.deerflow.home_import import agents_in, import_if_due
-from backstory.deerflow.memory import Document, HostedMemory
+from backstory.deerflow.memory import HostedMemory, PlainDocument
 from backstory.deerflow.model_port import choose_model, describe_model
 from backstory.deerflow.observers import CallObserver, Hooks, RunTraces
 from backstory.home import Backstory
@@ -177,7 +177,9 @@ class Hosting:
             keep_hidden=keep_hidden,
         )
 
-    def beyond_damage(self, scope: Scope, replace: Callable[[], Document], *, whole_user: bool = False) -> Document:
+    def beyond_damage(
+        self, scope: Scope, replace: Callable[[], PlainDocument], *, whole_user: bool = False
+    ) -> PlainDocument:
         """Replace a memory, even if its logs are damaged: then these are repaired first.
 
         What is intact of them stays in force, so that its history can be read. The files as they were are moved aside,

@@ -10,7 +10,7 @@ from pydantic import PrivateAttr
 
 from backstory.deerflow.config import read_backend_config
 from backstory.deerflow.hosting import Hosting, scope_named
-from backstory.deerflow.memory import Document, HostedMemory, checked_document
+from backstory.deerflow.memory import HostedMemory, PlainDocument, checked_document
 from backstory.deerflow.observers import HOOKS, read_hooks
 from backstory.ledger.core.errors import CapError, ConfigError, DuplicateFactError, NotFoundError
 from backstory.ledger.core.policy import read_category
@@ -138,7 +138,7 @@ class BackstoryMemoryManager(MemoryManager):
         user_id: str | None = None,
         agent_name: str | None = None,
         category: str | None = None,
-    ) -> list[Document]:
+    ) -> list[PlainDocument]:
         """Return the facts most like a query, best first, in the form of the document."""
         if not query or not query.strip() or top_k <= 0:
             return []
@@ -150,16 +150,16 @@ class BackstoryMemoryManager(MemoryManager):
 
     # The document.
 
-    def get_memory(self, *, user_id: str | None = None, agent_name: str | None = None) -> Document:
+    def get_memory(self, *, user_id: str | None = None, agent_name: str | None = None) -> PlainDocument:
         """Return the document."""
         with translated():
             return self._memory(user_id, agent_name).plain()
 
-    def export_memory(self, *, user_id: str | None = None, agent_name: str | None = None) -> Document:
+    def export_memory(self, *, user_id: str | None = None, agent_name: str | None = None) -> PlainDocument:
         """Return the document, for a backup or an import elsewhere."""
         return self.get_memory(user_id=user_id, agent_name=agent_name)
 
-    def reload_memory(self, *, user_id: str | None = None, agent_name: str | None = None) -> Document:
+    def reload_memory(self, *, user_id: str | None = None, agent_name: str | None = None) -> PlainDocument:
         """Read the log again, update memory.json and return the document."""
         with translated():
             memory = self._memory(user_id, agent_name)
@@ -167,8 +167,8 @@ class BackstoryMemoryManager(MemoryManager):
             return memory.plain()
 
     def import_memory(
-        self, memory_data: Document, *, user_id: str | None = None, agent_name: str | None = None
-    ) -> Document:
+        self, memory_data: PlainDocument, *, user_id: str | None = None, agent_name: str | None = None
+    ) -> PlainDocument:
         """Replace memory by a document, and return the result; refused items are recorded with the reason.
 
         If the logs are damaged they are moved aside, and `movedAside` of the result names the files.
@@ -178,14 +178,14 @@ class BackstoryMemoryManager(MemoryManager):
             # Nothing is moved aside for a document that is none.
             checked_document(memory_data)
 
-            def replaced() -> Document:
+            def replaced() -> PlainDocument:
                 memory = self._hosting.memory(scope)
                 memory.overwrite(memory_data)
                 return memory.plain()
 
             return self._hosting.beyond_damage(scope, replaced)
 
-    def clear_memory(self, *, user_id: str | None = None, agent_name: str | None = None) -> Document:
+    def clear_memory(self, *, user_id: str | None = None, agent_name: str | None = None) -> PlainDocument:
         """Clear all memories of a user or, with an agent, only that agent's. The history stays and can be restored.
 
         If logs are damaged they are moved aside, and `movedAside` of the result names the files.
@@ -210,7 +210,7 @@ class BackstoryMemoryManager(MemoryManager):
         *,
         agent_name: str | None = None,
         user_id: str | None = None,
-    ) -> tuple[Document, str | None]:
+    ) -> tuple[PlainDocument, str | None]:
         """Add a fact; return the document and the id of the fact.
 
         An agent's fact competes for room under the rules for facts of a model. A person's fact is kept as entered by
@@ -246,7 +246,7 @@ class BackstoryMemoryManager(MemoryManager):
         *,
         agent_name: str | None = None,
         user_id: str | None = None,
-    ) -> Document:
+    ) -> PlainDocument:
         """Change the given parts of a fact. If a person changes it, no model changes it afterwards.
 
         Raises:
@@ -266,7 +266,7 @@ class BackstoryMemoryManager(MemoryManager):
                 raise ValueError(_DUPLICATE) from error
             return memory.plain()
 
-    def delete_fact(self, fact_id: str, *, agent_name: str | None = None, user_id: str | None = None) -> Document:
+    def delete_fact(self, fact_id: str, *, agent_name: str | None = None, user_id: str | None = None) -> PlainDocument:
         """Remove a fact.
 
         Raises:
@@ -329,7 +329,7 @@ class BackstoryMemoryManager(MemoryManager):
         user_id: str | None = None,
         agent_name: str | None = None,
         category: str | None = None,
-    ) -> list[Document]:
+    ) -> list[PlainDocument]:
         """See `search`."""
         return await asyncio.to_thread(
             self.search, query, top_k, user_id=user_id, agent_name=agent_name, category=category

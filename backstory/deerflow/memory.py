@@ -30,7 +30,7 @@ _UNSTATED_CONFIDENCE = 0.5
 _NOTES = 20
 """How many refused items and new ids of an import are logged."""
 
-Document = dict[str, object]
+PlainDocument = dict[str, object]
 """A memory document as plain objects."""
 
 
@@ -56,11 +56,11 @@ class HostedMemory(MemoryHandle):
         """Whether changes made through this handle are a model's."""
         return self._services.by_model
 
-    def plain(self) -> Document:
+    def plain(self) -> PlainDocument:
         """Return the document as plain objects."""
         return _plain(document_of(self._services.memory()))
 
-    def found(self, query: str, top_k: int, category: str | None) -> list[Document]:
+    def found(self, query: str, top_k: int, category: str | None) -> list[PlainDocument]:
         """Return the facts most like a query, best first, in the form of the document.
 
         If search finds none, it returns facts that contain the query as a substring, by confidence, as DeerFlow's tools
@@ -175,9 +175,9 @@ def checked_document(document: object) -> CheckedDocument:
     return CheckedDocument(facts, {key: value for key, value in document.items() if key != "facts"})
 
 
-def _sections(memory: Memory, stated: Mapping[str, object]) -> dict[str, Document]:
+def _sections(memory: Memory, stated: Mapping[str, object]) -> dict[str, PlainDocument]:
     """Return the stated sections by group, with an empty one for each present section that is not stated."""
-    groups: dict[str, Document] = {}
+    groups: dict[str, PlainDocument] = {}
     for name in DOCUMENT_SECTIONS:
         group, _, key = name.partition(".")
         sections = stated.get(group)
@@ -201,9 +201,9 @@ def _confidence(stated: object) -> float:
     return min(max(sure, 0.0), 1.0) if math.isfinite(sure) else _UNSTATED_CONFIDENCE
 
 
-def _plain(stated: msgspec.Struct) -> Document:
+def _plain(stated: msgspec.Struct) -> PlainDocument:
     """Convert a struct to plain objects with lists instead of tuples, as a host expects."""
-    plain: Document = msgspec.json.decode(msgspec.json.encode(stated))
+    plain: PlainDocument = msgspec.json.decode(msgspec.json.encode(stated))
     return plain
 
 

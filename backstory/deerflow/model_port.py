@@ -30,7 +30,7 @@ _TEMPORARY = frozenset({408, 409, 425, 429})
 
 
 @runtime_checkable
-class ChatModel(Protocol):
+class ModelOfHost(Protocol):
     """The part of a LangChain chat model that is used."""
 
     def invoke(self, messages: list[object], /, config: dict[str, object] | None = None) -> object:
@@ -46,7 +46,7 @@ class ChatModelPort:
         Raises:
             ConfigError: It is not a chat model.
         """
-        if not isinstance(model, ChatModel):
+        if not isinstance(model, ModelOfHost):
             raise ConfigError(f"the host's model must be a LangChain chat model, got {type(model).__name__}")
         self._model = model
 

@@ -18,7 +18,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.learning.observing import CallEnded, CallStarted, Observer, UpdateSettled
 from backstory.ledger.messages import KeepHidden
 
-Metrics: TypeAlias = "dict[str, object]"
+CallMetrics: TypeAlias = "dict[str, object]"
 TraceContext: TypeAlias = "Callable[[str], AbstractContextManager[object]]"
 """Binds a trace id for the time of a `with` block."""
 
@@ -48,7 +48,7 @@ class Hooks(msgspec.Struct, frozen=True):
     callbacks: Callbacks | None = None
     keep_hidden: KeepHidden | None = None
     trace_context: TraceContext | None = None
-    extraction: Callable[[Metrics], object] | None = None
+    extraction: Callable[[CallMetrics], object] | None = None
     host_llm: object | None = None
     host_llm_factory: Callable[[], object] | None = None
 
@@ -191,7 +191,7 @@ def _warn_of_parked(update: UpdateSettled) -> None:
     )
 
 
-def metrics_of(update: UpdateSettled, trace_id: str | None, events: Sequence[Event] = ()) -> Metrics:
+def metrics_of(update: UpdateSettled, trace_id: str | None, events: Sequence[Event] = ()) -> CallMetrics:
     """Return the metrics of an update under DeerFlow's names; a failed one has only its cost.
 
     Args:
@@ -200,7 +200,7 @@ def metrics_of(update: UpdateSettled, trace_id: str | None, events: Sequence[Eve
         events: The events of its commit, which name the labels of refused candidates.
     """
     tokens = [count for count in (update.tokens_in, update.tokens_out) if count is not None]
-    metrics: Metrics = {
+    metrics: CallMetrics = {
         "thread_id": update.thread,
         "user_id": update.scope.user,
         "agent_name": update.scope.agent,

@@ -28,7 +28,7 @@ from backstory.http.access.tokens import FILE, TokenFile, Tokens
 from backstory.http.deerflow import router as deerflow_router
 from backstory.http.kept_answers import Answers, Repeating
 from backstory.http.limits import Limiter, Limits
-from backstory.http.mcp.deferred import Deferred, Endpoint
+from backstory.http.mcp.deferred import Deferred, RunningApp
 from backstory.http.metrics import Metrics, Timed
 from backstory.http.news import News
 from backstory.http.openapi.schemas import add_examples, add_refusals, components
@@ -213,7 +213,7 @@ def _report(error: Exception) -> None:
     _log.error("%s; the tokens that were read before still count", error)
 
 
-def _mcp_endpoint(bs: Backstory, limits: Limits) -> Endpoint:
+def _mcp_endpoint(bs: Backstory, limits: Limits) -> RunningApp:
     # Here, since the package is an extra of its own, and large.
     from backstory.http.mcp.endpoint import McpEndpoint
 

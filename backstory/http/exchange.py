@@ -1,8 +1,8 @@
 """Exchange of one request about a memory: finds the memory, checks what the client has seen, and answers.
 
-Routes depend on `Reading`, `Writing`, `WritingOnce` or `Erasing`, which need the right of that name. What they call
-runs in a thread. A read that depends on the log alone has an ETag, made from the head: it changes with every commit. A
-write with `If-Match` is carried out on that head or not at all.
+Routes depend on `ReadingRequest`, `WritingRequest`, `WritingOnceRequest` or `ErasingRequest`, which need the right of
+that name. What they call runs in a thread. A read that depends on the log alone has an ETag, made from the head: it
+changes with every commit. A write with `If-Match` is carried out on that head or not at all.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from backstory.services.services import HeadsSeen
 __all__ = [
     "MOST_OF_KEY",
     "EraseExchange",
-    "Erasing",
+    "ErasingRequest",
     "JsonResponse",
     "ReadExchange",
-    "Reading",
+    "ReadingRequest",
     "WriteExchange",
-    "Writing",
-    "WritingOnce",
+    "WritingOnceRequest",
+    "WritingRequest",
     "caller_of",
     "etag_of",
     "home_of",
@@ -331,7 +331,7 @@ def _takes_no_key(request: Request) -> None:
         )
 
 
-Reading = Annotated[ReadExchange, Depends(_reading)]
-Writing = Annotated[WriteExchange, Depends(_writing)]
-WritingOnce = Annotated[WriteExchange, Depends(_writing_once)]
-Erasing = Annotated[EraseExchange, Depends(_erasing)]
+ReadingRequest = Annotated[ReadExchange, Depends(_reading)]
+WritingRequest = Annotated[WriteExchange, Depends(_writing)]
+WritingOnceRequest = Annotated[WriteExchange, Depends(_writing_once)]
+ErasingRequest = Annotated[EraseExchange, Depends(_erasing)]

@@ -25,9 +25,9 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.services.services import HeadsSeen
 
-__all__ = ["Answers", "KeptAnswer", "Key", "Repeating", "key_of", "matches"]
+__all__ = ["AnswerKey", "Answers", "KeptAnswer", "Repeating", "key_of", "matches"]
 
-Key = tuple[Caller, str, bytes]
+AnswerKey = tuple[Caller, str, bytes]
 """Who asks, the path and the query: what an answer depends on beside the memory."""
 
 RawHeaders = list[tuple[bytes, bytes]]
@@ -70,7 +70,7 @@ class Answers:
     def __init__(self, most: int = 512, most_bytes: int = 64 * 2**20) -> None:
         self._most = most
         self._most_bytes = most_bytes
-        self._kept: OrderedDict[Key, KeptAnswer] = OrderedDict()
+        self._kept: OrderedDict[AnswerKey, KeptAnswer] = OrderedDict()
         self._bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -82,7 +82,7 @@ class Answers:
         """How many bytes all of them have."""
         return self._bytes
 
-    def find(self, key: Key) -> KeptAnswer | None:
+    def find(self, key: AnswerKey) -> KeptAnswer | None:
         """Return the answer to a request if nothing that it depends on has changed."""
         known = self._kept.get(key)
         if known is None:
@@ -93,7 +93,7 @@ class Answers:
         self._kept.move_to_end(key)
         return known
 
-    def keep(self, key: Key, answer: KeptAnswer) -> None:
+    def keep(self, key: AnswerKey, answer: KeptAnswer) -> None:
         """Keep an answer, unless the memory has changed since it was read."""
         self._drop(key)
         # An erasure may have been completed since: it would not drop what comes after it.
@@ -140,13 +140,13 @@ class Answers:
         for key in [key for key, answer in self._kept.items() if scope in answer.seen.scopes]:
             self._drop(key)
 
-    def _drop(self, key: Key) -> None:
+    def _drop(self, key: AnswerKey) -> None:
         known = self._kept.pop(key, None)
         if known is not None:
             self._bytes -= known.size
 
 
-def key_of(connection: Connection) -> Key:
+def key_of(connection: Connection) -> AnswerKey:
     """Return what the answer to a read depends on beside the memory. The gate has set the caller."""
     return connection["state"]["caller"], connection["path"], connection["query_string"]
 

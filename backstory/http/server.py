@@ -28,7 +28,7 @@ __all__ = [
     "DEFAULT_HOST",
     "DEFAULT_PORT",
     "BackstoryServer",
-    "Listener",
+    "BoundSocket",
     "PatientProtocol",
     "answering",
     "listen",
@@ -44,7 +44,7 @@ _FILES = 65_536
 _GRACE_SECONDS = 10
 
 
-class Listener:
+class BoundSocket:
     """A bound socket, and the address of the server on it."""
 
     def __init__(self, host: str, bound: socket.socket) -> None:
@@ -55,7 +55,7 @@ class Listener:
         self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def listen(host: str, port: int) -> Listener:
+def listen(host: str, port: int) -> BoundSocket:
     """Bind a socket.
 
     Args:
@@ -76,11 +76,11 @@ def listen(host: str, port: int) -> Listener:
         raise StoreError(
             f"cannot listen on {host} port {port}: {error.strerror or error}; choose another --port"
         ) from error
-    return Listener(host, bound)
+    return BoundSocket(host, bound)
 
 
 def serve(
-    listener: Listener,
+    listener: BoundSocket,
     open_home: OpensHome,
     options: ServerOptions,
     *,
@@ -107,7 +107,7 @@ def serve(
 
 
 def server_on(
-    listener: Listener,
+    listener: BoundSocket,
     open_home: OpensHome,
     options: ServerOptions,
     *,
@@ -127,7 +127,7 @@ def server_on(
 
 
 @contextlib.contextmanager
-def answering(listener: Listener, app: ASGIApp) -> Iterator[None]:
+def answering(listener: BoundSocket, app: ASGIApp) -> Iterator[None]:
     """Answer requests in a thread for the length of a block."""
     server = uvicorn.Server(_configured(app, "off"))
     thread = threading.Thread(

@@ -99,7 +99,7 @@ _pictures = Pictures()
 _NOT_SAID = (SystemMessage, ToolMessage, FunctionMessage, Removal)
 
 
-class Conversation:
+class SpokenMessages:
     """The spoken messages of a conversation and the chain of their digests, without tool calls and results.
 
     Attributes:
@@ -167,16 +167,16 @@ class Conversations:
         self._ids: Recent[tuple[Scope, str], tuple[bytes, tuple[str, ...]]] = Recent(_THREADS)
         """The digest of the last question of each thread, and the ids of its recorded messages."""
 
-    def name(self, scope: Scope, talk: Conversation) -> str:
-        """Return the thread of a run without one: the thread of the conversation that it continues, or a new one."""
+    def name(self, scope: Scope, talk: SpokenMessages) -> str | None:
+        """Return the thread of a conversation that this process has heard, and that goes on; None if it has not."""
         for count in range(talk.asked, 0, -1):
             found = self._names.use((scope, talk.upto(count))) or self._names.use((None, talk.upto(count)))
             if found is not None:
                 return found
-        return f"run-{uuid4()}"
+        return None
 
     def owners(
-        self, thread: str, talk: Conversation, kept: Mapping[str, str], user: str, *, earlier: str | None = None
+        self, thread: str, talk: SpokenMessages, kept: Mapping[str, str], user: str, *, earlier: str | None = None
     ) -> list[str]:
         """Return the owner of each message at the begin of a run.
 
@@ -201,7 +201,7 @@ class Conversations:
             found.append(owner)
         return found
 
-    def added(self, thread: str, talk: Conversation, known: Mapping[str, str], user: str) -> list[str]:
+    def added(self, thread: str, talk: SpokenMessages, known: Mapping[str, str], user: str) -> list[str]:
         """Return the owner of each message at the end of a run: `user` owns those that are not `known` by id."""
         found = []
         for message, digest in zip(talk.said, talk.chain, strict=True):
@@ -217,7 +217,7 @@ class Conversations:
         if message.id:
             self._owners.put((thread, message.id), owner)
 
-    def ids(self, scope: Scope, thread: str, talk: Conversation) -> list[str]:
+    def ids(self, scope: Scope, thread: str, talk: SpokenMessages) -> list[str]:
         """Return the ids under which a question is recorded. A retried run gets the same ids."""
         asked = talk.said[talk.asked :]
         digest, known = self._ids.use((scope, thread)) or (b"", ())
@@ -228,7 +228,7 @@ class Conversations:
             self._ids.put((scope, thread), (talk.whole, known))
         return list(known)
 
-    def heard(self, scope: Scope, thread: str, talk: Conversation) -> bool:
+    def heard(self, scope: Scope, thread: str, talk: SpokenMessages) -> bool:
         """Whether this process has delivered all messages before the question, including in an earlier try of it."""
         asked = self._ids.use((scope, thread))
         return self._heard.use((scope, thread)) == talk.upto(talk.asked) or (
@@ -242,7 +242,7 @@ class Conversations:
             self._users.put(thread, known | {user})
         return bool(known - {user})
 
-    def answered(self, scope: Scope, thread: str, question: bytes | None, talk: Conversation, *, heard: bool) -> None:
+    def answered(self, scope: Scope, thread: str, question: bytes | None, talk: SpokenMessages, *, heard: bool) -> None:
         """Note the end of a run.
 
         Args:

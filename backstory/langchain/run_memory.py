@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
+from uuid import uuid4
 
 import msgspec
 import orjson
@@ -23,7 +24,7 @@ from backstory import checks
 from backstory.home import Backstory
 from backstory.integrations.closing import Closing
 from backstory.integrations.identity import Identity, check_scope, present_config
-from backstory.langchain.conversations import UNKNOWN_USER, Conversation, Conversations
+from backstory.langchain.conversations import UNKNOWN_USER, Conversations, SpokenMessages
 from backstory.langchain.run import Run, RunState, RunUpdate, from_tool, is_kept, is_node, part_of
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import UsageError
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
 class RunRecorder:
     """Records the conversations of an agent's runs. Safe for threads."""
 
-    def __init__(self, fail_safe: FailSafeMemory, tags: Sequence[str] = ()) -> None:
+    def __init__(self, backstory: Backstory, fail_safe: FailSafeMemory, tags: Sequence[str] = ()) -> None:
+        self._backstory = backstory
         self._fail_safe = fail_safe
         self._tags = tags
         self._conversations = Conversations()
@@ -58,11 +60,11 @@ class RunRecorder:
         Returns:
             The run, to be kept in the state.
         """
-        conversation = Conversation(state.get("messages", []))
+        conversation = SpokenMessages(state.get("messages", []))
         scope, user = who.scope, _owner_digest(who.scope.user)
         if from_tool(config):
             return Run(who.thread or "", scope.user, scope.agent, records=False)
-        thread = who.thread or self._conversations.name(scope, conversation)
+        thread = who.thread or self._thread_of(scope, conversation)
         kept = is_kept(config)
         known = {} if before is None else before.by_id()
         # A node of a larger graph does not get the state of the run before. And in an unkept thread with several
@@ -97,6 +99,19 @@ class RunRecorder:
             recorded = self._deliver(run, question) and recorded
         return run if recorded else msgspec.structs.replace(run, missed=True)
 
+    def _thread_of(self, scope: Scope, conversation: SpokenMessages) -> str:
+        """Return the thread of a run without one: of the conversation that it continues, or a new one."""
+
+        def recorded() -> Sequence[str]:
+            return self._backstory.memory_of(scope).find_threads(conversation.said)
+
+        known = self._conversations.name(scope, conversation)
+        if known is None and conversation.asked:
+            # Another process, or an earlier one, may have recorded it.
+            nothing: Sequence[str] = ()
+            known = next(iter(self._fail_safe.guarded(scope, "record", recorded, nothing)), None)
+        return known or f"run-{uuid4()}"
+
     def end(self, run: Run, state: RunState, given: Mapping[str, object]) -> Run:
         """Record the messages that a run added, and the question again, since its text may have changed.
 
@@ -105,7 +120,7 @@ class RunRecorder:
         if not run.records:
             return run
         messages = state.get("messages", [])
-        conversation = Conversation(messages)
+        conversation = SpokenMessages(messages)
         user, known = _owner_digest(run.user), run.by_id()
         owners = self._conversations.added(run.thread, conversation, known, user)
         # The ids may have changed if another run got the same objects.
@@ -143,7 +158,7 @@ def _with_id(message: BaseMessage, key: str | None) -> BaseMessage:
     return message if message.id == key else message.model_copy(update={"id": key})
 
 
-def _by_user(conversation: Conversation, owners: Sequence[str]) -> dict[str, list[str]]:
+def _by_user(conversation: SpokenMessages, owners: Sequence[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for message, owner in zip(conversation.said, owners, strict=True):
         if message.id:
@@ -253,7 +268,7 @@ class RunMemory:
         self.by_tools = (mode or stated.mode) == "tool"
         self._records = record and not self.by_tools
         self.fail_safe = FailSafeMemory(self.backstory)
-        self._recorder = RunRecorder(self.fail_safe, self._tags)
+        self._recorder = RunRecorder(self.backstory, self.fail_safe, self._tags)
         self._given: Recent[tuple[Scope, str], dict[str, object]] = Recent(_RUNS)
         """What the answers of the runs under way are given, as their turns note it."""
         # The first block needs it; by then it may be there.

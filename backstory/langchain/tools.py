@@ -38,14 +38,14 @@ _HISTORY = 20
 Calls = ToolRuntime[object, Mapping[str, object]]
 
 
-Opens: TypeAlias = Callable[[Calls], tuple[Scope, Callable[[], MemoryHandle]]]
+OpensMemory: TypeAlias = Callable[[Calls], tuple[Scope, Callable[[], MemoryHandle]]]
 """Returns the scope that a tool was called for, and a function that opens its memory.
 
 It raises ScopeError if the run names no user.
 """
 
 
-def memory_tools(fail_safe: FailSafeMemory, opens: Opens) -> list[BaseTool]:
+def memory_tools(fail_safe: FailSafeMemory, opens: OpensMemory) -> list[BaseTool]:
     """Return the five memory tools."""
 
     def answer(runtime: Calls, work: Callable[[MemoryHandle], Json]) -> str:

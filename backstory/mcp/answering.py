@@ -23,7 +23,7 @@ from backstory.integrations.threads import run_in_thread
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import BackstoryError, NotFoundError, UnavailableError, UsageError
 from backstory.ledger.core.scope import Scope
-from backstory.mcp.budget import Budget, Reply, name_of
+from backstory.mcp.budget import Budget, ToolReply, name_of
 from backstory.memory import MemoryHandle
 from backstory.operations.undoing import UndoResult
 
@@ -132,7 +132,7 @@ _T = TypeVar("_T")
 _UNEXPECTED = "memory failed unexpectedly: go on without it, and do not promise that anything was remembered"
 
 
-class Failure(Exception):  # noqa: N818 it is what a client gets, whatever went wrong
+class ToolFailure(Exception):  # noqa: N818 it is what a client gets, whatever went wrong
     """What a client gets of an error, and whether the client has caused it."""
 
     def __init__(self, message: str, *, by_client: bool) -> None:
@@ -166,7 +166,9 @@ class Answering:
         finally:
             _current.reset(token)
 
-    async def tool(self, need: Need, work: Callable[[MemoryHandle], Reply], *, agreed: bool = False) -> CallToolResult:
+    async def tool(
+        self, need: Need, work: Callable[[MemoryHandle], ToolReply], *, agreed: bool = False
+    ) -> CallToolResult:
         """Return the result of a tool; an error is a result, too.
 
         Args:
@@ -176,7 +178,7 @@ class Answering:
         """
         try:
             return result_of(await self.work(need, work, agreed=agreed))
-        except Failure as failure:
+        except ToolFailure as failure:
             return self.failed(str(failure))
 
     def failed(self, message: str) -> CallToolResult:
@@ -193,7 +195,7 @@ class Answering:
         """
         try:
             return await self.work("read", work)
-        except Failure as failure:
+        except ToolFailure as failure:
             code = INVALID_PARAMS if failure.by_client else INTERNAL_ERROR
             raise MCPError(code=code, message=self.budget.text(str(failure))) from failure
 
@@ -214,13 +216,13 @@ class Answering:
         except BackstoryError as error:
             if memory is not None and isinstance(error, UnavailableError):
                 self._home.faults.note(memory.scope, "tool", error)
-            raise Failure(str(error), by_client=isinstance(error, UsageError | NotFoundError)) from error
+            raise ToolFailure(str(error), by_client=isinstance(error, UsageError | NotFoundError)) from error
         except Exception as error:  # noqa: BLE001 whatever it is, the client waits for an answer
             # Its message may hold content: the client gets none of it, and the log its class and its place.
             if memory is not None:
                 self._home.faults.count(memory.scope, "tool", type(error).__name__, log=False)
             _log.error("a request over MCP failed unexpectedly (%s at %s)", type(error).__name__, _place(error))
-            raise Failure(_UNEXPECTED, by_client=False) from None
+            raise ToolFailure(_UNEXPECTED, by_client=False) from None
         self._home.faults.recovered(memory.scope, "tool")
         return result
 
@@ -240,6 +242,6 @@ def _place(error: BaseException) -> str:
     return "an unknown place" if trace is None else f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}"
 
 
-def result_of(reply: Reply) -> CallToolResult:
+def result_of(reply: ToolReply) -> CallToolResult:
     """Return a reply as the protocol has it."""
     return CallToolResult(content=[TextContent(type="text", text=reply.text)], structured_content=reply.plain)

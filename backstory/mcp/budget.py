@@ -23,7 +23,7 @@ _LEAST = 400
 _UNSAFE = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
 
 
-class Reply(msgspec.Struct, frozen=True):
+class ToolReply(msgspec.Struct, frozen=True):
     """What a request is answered with: structured content, and the same as a text. A prompt is a text alone."""
 
     content: BaseModel | None
@@ -47,12 +47,12 @@ class Budget:
         self._count = count
         self.tokens = max(tokens, _LEAST)
 
-    def excess(self, reply: Reply) -> int:
+    def excess(self, reply: ToolReply) -> int:
         """Return by how many tokens a reply is too long; 0 or less where it fits."""
         structured = orjson.dumps(reply.plain).decode()
         return max(self._count(reply.text), self._count(structured)) - self.tokens
 
-    def fill(self, total: int, build: Callable[[int, int], Reply]) -> Reply:
+    def fill(self, total: int, build: Callable[[int, int], ToolReply]) -> ToolReply:
         """Return the reply with the most items that fit.
 
         Texts are cut shorter only where fewer than three items would fit.
@@ -67,7 +67,7 @@ class Budget:
                 return build(items, length)
         return build(items, _LENGTHS[-1])
 
-    def _most(self, total: int, length: int, build: Callable[[int, int], Reply]) -> int:
+    def _most(self, total: int, length: int, build: Callable[[int, int], ToolReply]) -> int:
         least, most = -1, total
         while least < most:
             middle = (least + most + 1) // 2

@@ -15,7 +15,7 @@ from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.sanitize import safe_json
 from backstory.mcp.answering import Answering
-from backstory.mcp.budget import FEW, LONGEST, Budget, Reply, cut, name_of, quoted
+from backstory.mcp.budget import FEW, LONGEST, Budget, ToolReply, cut, name_of, quoted
 from backstory.mcp.tools.history import history_of
 from backstory.memory import MemoryHandle
 from backstory.projections.document.document import Document, DocumentFact, DocumentSection
@@ -138,7 +138,7 @@ def _remembered(budget: Budget, memory: MemoryHandle, about: str | None) -> str:
     total = len(document.facts)
     sections = list(_sections(document))
 
-    def build(items: int, length: int) -> Reply:
+    def build(items: int, length: int) -> ToolReply:
         lines = [_ASK, "", "<memory>"]
         lines += [f"{name}: {quoted(cut(section.summary, length))}" for name, section in sections]
         lines += [_line(why, length) for why in origins[:items]]
@@ -148,7 +148,7 @@ def _remembered(budget: Budget, memory: MemoryHandle, about: str | None) -> str:
         if not total and not sections:
             lines.append("(nothing is remembered yet)")
         lines.append("</memory>")
-        return Reply(None, "\n".join(lines))
+        return ToolReply(None, "\n".join(lines))
 
     return budget.fill(len(origins), build).text
 

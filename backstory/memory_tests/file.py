@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import CoreSchema, ErrorDetails
 
-Kind: TypeAlias = Literal["remembers", "never", "forgets", "count", "context", "refused"]
+ExpectationKind: TypeAlias = Literal["remembers", "never", "forgets", "count", "context", "refused"]
 """The kinds of expectations."""
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[ExpectationKind, ...] = get_args(ExpectationKind)
 _MOST_ERRORS = 5
 
 

@@ -31,7 +31,7 @@ from backstory.ledger.extraction.models.recorded import RECORDED
 from backstory.ledger.rules.admission import commit_named
 from backstory.memory import MemoryHandle
 from backstory.memory_tests.kept_replies import KeptReply, prompt_key
-from backstory.memory_tests.steps import Message, Step, message_of
+from backstory.memory_tests.steps import MessageFields, Step, message_of
 from backstory.projections.history.views import LogEntry
 
 _UNDONE = {"hand", "revert", "rollback", "clear", "import"}
@@ -204,7 +204,7 @@ def _ids_in(update: LogEntry) -> Iterator[str]:
             yield from candidate.sources
 
 
-def _turns(memory: MemoryHandle, update: LogEntry) -> list[Message]:
+def _turns(memory: MemoryHandle, update: LogEntry) -> list[MessageFields]:
     cause, turns = update.cause, update.cause.turns
     found = [
         message_of(turn)

@@ -18,7 +18,7 @@ from backstory.ledger.core.events import Candidate, CandidateRejected, Fact, Fac
 from backstory.ledger.core.policy import same_category
 from backstory.ledger.erasure.content import folded
 from backstory.ledger.text.content_words import shared_words
-from backstory.memory_tests.file import KINDS, Context, Count, Expectation, Kind, Match, Refused
+from backstory.memory_tests.file import KINDS, Context, Count, Expectation, ExpectationKind, Match, Refused
 from backstory.memory_tests.replay import Replay
 from backstory.projections.history.refusals import content_of
 from backstory.projections.search.vectors.embedder import Embedder, passages_by, query_by
@@ -130,7 +130,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     rule: str | None = None
 
 
-def kind_of(expected: Expectation) -> Kind:
+def kind_of(expected: Expectation) -> ExpectationKind:
     """Return the kind of an expectation."""
     return next(kind for kind in KINDS if getattr(expected, kind) is not None)
 

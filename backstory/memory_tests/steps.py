@@ -17,14 +17,14 @@ from backstory.memory import MemoryHandle
 from backstory.memory_tests.file import HomePart, MemoryTest, read_bytes
 from backstory.projections.turns.rows import TurnView
 
-Message = dict[str, object]
+MessageFields = dict[str, object]
 
 
 class Step(msgspec.Struct, frozen=True):
     """One update: turns of a thread that are recorded and then learned from."""
 
     thread: str
-    messages: tuple[Message, ...]
+    messages: tuple[MessageFields, ...]
 
     @property
     def digest(self) -> str:
@@ -62,7 +62,7 @@ def steps_of_files(test: MemoryTest, folder: Path) -> tuple[Scope, list[Step]]:
     return scopes.pop(), steps
 
 
-def _lines(path: Path) -> Iterator[tuple[Scope, str, Message]]:
+def _lines(path: Path) -> Iterator[tuple[Scope, str, MessageFields]]:
     """Yield the messages of a file, each with its scope and thread."""
     data = read_bytes(path, "name a file of messages, relative to the test's file")
     try:
@@ -108,9 +108,9 @@ def _runs(memory: MemoryHandle, part: HomePart, threads: Collection[str | None])
             yield cause.thread or "", range(cause.turns.first, cause.turns.last + 1)
 
 
-def message_of(turn: TurnView) -> Message:
+def message_of(turn: TurnView) -> MessageFields:
     """Return a turn as a line of a conversation file."""
-    message: Message = {"thread_id": turn.thread, "id": turn.id, "role": turn.role, "at": turn.at}
+    message: MessageFields = {"thread_id": turn.thread, "id": turn.id, "role": turn.role, "at": turn.at}
     message |= {"name": turn.name} if turn.name else {}
     message |= {"tags": turn.tags} if turn.tags else {}
     return message | {"content": turn.content}

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from backstory.projections.turns import TurnView, Words
+from backstory.projections.turns import MessageWords, TurnView
 
 
 class AskedMessage(msgspec.Struct, frozen=True):
     """A message that is asked about; `said` is None where memory never keeps such a message."""
 
     id: str | None
-    said: Words | None
+    said: MessageWords | None
     thread: str | None
 
 

@@ -14,7 +14,7 @@ from backstory.aio import in_thread
 from backstory.ledger.core.errors import NotFoundError
 from backstory.metagpt.messages import action_name, as_message, asked_about, named, thread_of, without_id
 from backstory.open_files import translate_verbs
-from backstory.projections.turns import TurnFilter, TurnQuery, TurnView, Words, same_words, words_of
+from backstory.projections.turns import MessageWords, TurnFilter, TurnQuery, TurnView, same_words, words_of
 from backstory.results import RecordResult
 from backstory.services.services import ScopeServices
 
@@ -403,7 +403,7 @@ class Turns:
         """Leave out what is equal to a turn or to an earlier message; what is not kept stays in, to be counted."""
         asked = [(message, asked_about(message)) for message in messages]
         new: list[object] = []
-        met: dict[int, list[Words]] = {}
+        met: dict[int, list[MessageWords]] = {}
         with self._look() as look:
             for message, about in asked:
                 if about.said is None:

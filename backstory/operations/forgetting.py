@@ -13,12 +13,12 @@ from backstory.ledger.core.sanitize import safe_text
 from backstory.ledger.erasure.content import ErasedWords
 from backstory.ledger.erasure.requests import (
     Erasure,
+    ErasurePlan,
     ForgetEverything,
     ForgetFact,
     ForgetMatching,
     ForgetShared,
     ForgetThread,
-    Plan,
 )
 from backstory.ledger.erasure.transcript import words_used
 from backstory.ledger.learning.sharing import try_to_deliver
@@ -103,14 +103,14 @@ def _forget_sections_only(services: ScopeServices, request: Erasure, *, dry_run:
     return _forgotten(plans, None)
 
 
-def _erase_elsewhere(services: ScopeServices, what: ForgetShared, *, dry_run: bool) -> list[Plan]:
+def _erase_elsewhere(services: ScopeServices, what: ForgetShared, *, dry_run: bool) -> list[ErasurePlan]:
     """Erase from the sections in a user's other memories what they say of erased content."""
     own, scope = services.writer, services.scope
     others = [one for one in (*services.agents(), services.users) if one is not None and one is not own]
     words = what.words - _known_before(services, what)
     for other in others:
         words -= words_used(words, other.memory(), read_durable_commits(other.store, other.transcript_stream))
-    plans: list[Plan] = []
+    plans: list[ErasurePlan] = []
     for other in others:
         request = ForgetShared(
             what.phrases,
@@ -129,7 +129,7 @@ def _forget_everything(services: ScopeServices, *, dry_run: bool) -> Forgotten:
     alone = services.scope.user is None or services.scope.agent is not None
     if services.shares and alone:
         return _forget_what(services, ForgetEverything(), dry_run=dry_run)
-    plans: list[Plan] = []
+    plans: list[ErasurePlan] = []
     seq: int | None = None
     for writer in (*(() if alone else services.agents()), services.writer):
         try:
@@ -143,7 +143,9 @@ def _forget_everything(services: ScopeServices, *, dry_run: bool) -> Forgotten:
     return _forgotten(plans, seq)
 
 
-def _erase(services: ScopeServices, writer: Writer, request: Erasure, *, dry_run: bool) -> tuple[int | None, Plan]:
+def _erase(
+    services: ScopeServices, writer: Writer, request: Erasure, *, dry_run: bool
+) -> tuple[int | None, ErasurePlan]:
     if dry_run:
         return None, writer.plan_erasure(request)
     if not isinstance(request, ForgetShared):
@@ -177,7 +179,7 @@ def _let_in(services: ScopeServices, writer: Writer) -> None:
         )
 
 
-def _forgotten(plans: Sequence[Plan], seq: int | None) -> Forgotten:
+def _forgotten(plans: Sequence[ErasurePlan], seq: int | None) -> Forgotten:
     return Forgotten(
         tuple(
             ErasedContent(event.stream, event.seq, event.what, event.fact, event.section)

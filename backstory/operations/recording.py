@@ -26,7 +26,7 @@ from backstory.ledger.core.events import Event, Turn, TurnRecorded, TurnSupersed
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_NAME, safe_text
 from backstory.ledger.core.summaries import ThreadSummaryText, thread_summaries
-from backstory.ledger.erasure.digest import Seal, sealing
+from backstory.ledger.erasure.digest import ContentSeal, sealing
 from backstory.ledger.log.commits import read_durable_commits
 from backstory.ledger.log.reader import count_turns
 from backstory.ledger.log.transcript_writer import TURNS_PER_COMMIT, RecordedDelivery
@@ -221,7 +221,7 @@ def places(
         only: The only thread to look at.
     """
 
-    def seal() -> Seal | None:
+    def seal() -> ContentSeal | None:
         key = writer.store.key(writer.transcript_stream)
         return None if key is None else sealing(key)
 

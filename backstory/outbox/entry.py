@@ -22,7 +22,7 @@ _OVERHEAD_BYTES = 500
 """Approximate size of a kept message without its text."""
 
 
-class Intake(Protocol):
+class TakesIn(Protocol):
     """Takes in messages that were read before; see `MemoryHandle.intake`."""
 
     def take_in(
@@ -44,7 +44,7 @@ class Records(Protocol):
     """A memory handle, as far as the outbox needs one."""
 
     @property
-    def intake(self) -> Intake:
+    def intake(self) -> TakesIn:
         """Where an entry that was read is taken in."""
 
     def record(

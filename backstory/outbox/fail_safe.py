@@ -11,7 +11,7 @@ from backstory.ledger.core.errors import LockTimeoutError, UsageError
 from backstory.ledger.core.scope import Scope, name_text
 from backstory.ledger.text.tags import read_tags, readable_tags
 from backstory.outbox.entry import OutboxEntry, Records
-from backstory.outbox.faults import Faults, HasScope, Unread, scope_of
+from backstory.outbox.faults import Faults, HasScope, SkippedReads, scope_of
 from backstory.outbox.outbox import SLOW_SECONDS, Outbox
 from backstory.results import RecordResult
 
@@ -189,7 +189,7 @@ class FailSafeMemory:
             now = self._elapsed()
             slow = now - begun >= SLOW_SECONDS and not isinstance(error, UsageError)
             if slow or isinstance(error, LockTimeoutError):
-                self._faults.state_of(scope).unread = Unread(now + _UNREAD_SECONDS, type(error).__name__)
+                self._faults.state_of(scope).unread = SkippedReads(now + _UNREAD_SECONDS, type(error).__name__)
             return otherwise
         self._faults.recovered(scope, doing)
         return result

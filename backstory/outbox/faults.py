@@ -63,7 +63,7 @@ class _File(msgspec.Struct, frozen=True):
     """When an action last succeeded after faults, by its name: earlier faults of it are not counted any more."""
 
 
-class Unread(msgspec.Struct, frozen=True):
+class SkippedReads(msgspec.Struct, frozen=True):
     """A slow memory that is not read before `until`; skipped reads are counted as faults of `kind`."""
 
     until: float
@@ -85,7 +85,7 @@ class ScopeFaults(ReadModel):
         self.scope = scope
         self.file = _file(path)
         self.owner = owner
-        self.unread: Unread | None = None
+        self.unread: SkippedReads | None = None
         """Whether reads are skipped; see `FailSafeMemory`."""
         self.renew()
 

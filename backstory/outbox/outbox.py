@@ -13,9 +13,10 @@ from collections.abc import Callable, Collection, Iterable
 from backstory.ledger.concurrency.jobs import Jobs
 from backstory.ledger.core.errors import BackstoryError, LockTimeoutError, UsageError
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.learning.flushed import ConversationKey
 from backstory.outbox.entry import OutboxEntry
 from backstory.outbox.faults import Faults
-from backstory.outbox.retry_queue import Key, QueueLimits, RetryQueue
+from backstory.outbox.retry_queue import QueueLimits, RetryQueue
 from backstory.results import RecordResult
 
 LOST = "DeliveryLost"
@@ -27,7 +28,7 @@ SLOW_SECONDS = 1.0
 _PATIENCE_SECONDS = 10.0
 
 
-class Outbox(Jobs[Key]):
+class Outbox(Jobs[ConversationKey]):
     """Queue of failed deliveries of one home. Safe for threads and forks; a child does not get its parent's queue.
 
     One that is not closed retries everything once at exit.
@@ -104,12 +105,12 @@ class Outbox(Jobs[Key]):
         finally:
             self._leave(key)
 
-    def _leave(self, key: Key) -> None:
+    def _leave(self, key: ConversationKey) -> None:
         with self._changed:
             self._lines.end(key)
             self._changed.notify_all()
 
-    def _directly(self, key: Key, entry: OutboxEntry) -> RecordResult | None:
+    def _directly(self, key: ConversationKey, entry: OutboxEntry) -> RecordResult | None:
         done = False
         try:
             done, result = self._try(key, entry)
@@ -120,7 +121,7 @@ class Outbox(Jobs[Key]):
                 # was recorded.
                 self._put(key, entry, first=True)
 
-    def _put(self, key: Key, entry: OutboxEntry, *, first: bool = False) -> None:
+    def _put(self, key: ConversationKey, entry: OutboxEntry, *, first: bool = False) -> None:
         """Queue a delivery and wake the background thread; drop the oldest ones over the limits."""
         entry.pack()
         if entry.is_empty:
@@ -137,7 +138,7 @@ class Outbox(Jobs[Key]):
 
     # Trying.
 
-    def _work_off(self, key: Key, until: OutboxEntry | None = None) -> RecordResult | None:
+    def _work_off(self, key: ConversationKey, until: OutboxEntry | None = None) -> RecordResult | None:
         """Record queued entries in order up to `until`; return its result, or None if it is not reached."""
         while True:
             with self._changed:
@@ -152,7 +153,7 @@ class Outbox(Jobs[Key]):
             if entry is until:
                 return result
 
-    def _try(self, key: Key, entry: OutboxEntry) -> tuple[bool, RecordResult | None]:
+    def _try(self, key: ConversationKey, entry: OutboxEntry) -> tuple[bool, RecordResult | None]:
         """Try one delivery; return whether it is finished (recorded or dropped), and the result."""
         begun = self._elapsed()
         try:
@@ -172,7 +173,7 @@ class Outbox(Jobs[Key]):
         self._faults.recovered(entry.scope, "record", still=() if entry.is_whole else ("InputError",))
         return True, result
 
-    def _failed(self, key: Key, entry: OutboxEntry, error: Exception, took: float) -> bool:
+    def _failed(self, key: ConversationKey, entry: OutboxEntry, error: Exception, took: float) -> bool:
         """Schedule the next attempt; return whether the delivery was dropped instead."""
         outage = _is_outage(error)
         if not outage:
@@ -190,14 +191,14 @@ class Outbox(Jobs[Key]):
 
     # In the background.
 
-    def _next(self) -> tuple[float, Key | None] | None:
+    def _next(self) -> tuple[float, ConversationKey | None] | None:
         if not self._lines.count:
             return None
         now = self._elapsed()
         moment, key = self._lines.next(now)
         return moment - now, key if moment <= now else None
 
-    def _run(self, key: Key, /) -> None:
+    def _run(self, key: ConversationKey, /) -> None:
         with self._changed:
             if not self._lines.begin(key):
                 return

@@ -11,10 +11,8 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.learning.flushed import ConversationKey
 from backstory.outbox.entry import OutboxEntry
-
-Key = tuple[Scope, str]
-"""A memory and a thread in it."""
 
 
 class QueueLimits(msgspec.Struct, frozen=True):
@@ -57,31 +55,31 @@ class RetryQueue:
 
     def __init__(self, limits: QueueLimits) -> None:
         self._limits = limits
-        self._queues: dict[Key, _Line] = {}
-        self._pauses: dict[Scope | Key, _Pause] = {}
+        self._queues: dict[ConversationKey, _Line] = {}
+        self._pauses: dict[Scope | ConversationKey, _Pause] = {}
         self._shut: set[Scope] = set()
         self._round = 0
         self._number = 0
         self._bytes = 0
         self.count = 0
 
-    def is_busy(self, key: Key) -> bool:
+    def is_busy(self, key: ConversationKey) -> bool:
         """Whether the entries of a thread are being recorded."""
         return key in self._queues and self._queues[key].busy
 
-    def begin(self, key: Key) -> bool:
+    def begin(self, key: ConversationKey) -> bool:
         """Begin to record the entries of a thread; False if they are being recorded."""
         queue = self._queues.setdefault(key, _Line())
         busy, queue.busy = queue.busy, True
         return not busy
 
-    def end(self, key: Key) -> None:
+    def end(self, key: ConversationKey) -> None:
         """End that again; a child that was forked meanwhile has no queue of it."""
         if key in self._queues:
             self._queues[key].busy = False
             self._tidy(key)
 
-    def first(self, key: Key) -> OutboxEntry | None:
+    def first(self, key: ConversationKey) -> OutboxEntry | None:
         """Return the next entry of a thread, if there is one."""
         queue = self._queues.get(key)
         return queue.entries[0] if queue is not None and queue.entries else None
@@ -90,7 +88,7 @@ class RetryQueue:
         """Count the queued entries of a memory."""
         return sum(len(queue.entries) for (owner, _), queue in self._queues.items() if owner == scope)
 
-    def _tidy(self, key: Key) -> None:
+    def _tidy(self, key: ConversationKey) -> None:
         """Remove the queue of a thread if it is empty and unused, and the state of a scope without queues."""
         queue, scope = self._queues.get(key), key[0]
         if queue is None or queue.entries or queue.busy:
@@ -104,7 +102,7 @@ class RetryQueue:
 
     # Deliveries.
 
-    def put(self, key: Key, entry: OutboxEntry, *, first: bool = False) -> list[OutboxEntry]:
+    def put(self, key: ConversationKey, entry: OutboxEntry, *, first: bool = False) -> list[OutboxEntry]:
         """Add a packed entry as the last or the `first`; return the oldest entries, dropped to make room."""
         queue = self._queues.setdefault(key, _Line())
         last = queue.entries[-1] if queue.entries and not first else None
@@ -124,7 +122,7 @@ class RetryQueue:
         self._bytes += entry.size
         return self._make_room()
 
-    def take(self, key: Key, entry: OutboxEntry) -> None:
+    def take(self, key: ConversationKey, entry: OutboxEntry) -> None:
         """Remove the first entry of a thread, unless it was dropped meanwhile."""
         if self.first(key) is entry:
             self._take_off(self._queues[key].entries.popleft())
@@ -146,7 +144,7 @@ class RetryQueue:
             gone.append(entry)
         return gone
 
-    def _movable(self) -> Iterator[tuple[Key, OutboxEntry]]:
+    def _movable(self) -> Iterator[tuple[ConversationKey, OutboxEntry]]:
         """Yield the oldest entry of each queue that is not being recorded."""
         for key, queue in self._queues.items():
             index = 1 if queue.busy else 0
@@ -181,9 +179,9 @@ class RetryQueue:
         """Leave a memory to the background while it has queued entries."""
         self._shut.add(scope)
 
-    def failed(self, key: Key, now: float, *, alone: bool) -> None:
+    def failed(self, key: ConversationKey, now: float, *, alone: bool) -> None:
         """Pause a thread that failed, longer each time; unless it failed `alone`, pause the whole memory."""
-        paused: Scope | Key = key if alone else key[0]
+        paused: Scope | ConversationKey = key if alone else key[0]
         known = self._pauses.get(paused)
         seconds = self._limits.shortest_pause if known is None else known.seconds * 2
         seconds = min(seconds, self._limits.longest_pause)
@@ -192,25 +190,25 @@ class RetryQueue:
             if other == key or (not alone and other[0] == key[0]):
                 queue.round = self._round
 
-    def recovered(self, key: Key) -> None:
+    def recovered(self, key: ConversationKey) -> None:
         """End the pauses of a memory and of a thread that worked."""
         self._shut.discard(key[0])
         self._pauses.pop(key[0], None)
         self._pauses.pop(key, None)
 
-    def begin_round(self) -> list[Key]:
+    def begin_round(self) -> list[ConversationKey]:
         """Make all queued threads due for one attempt, and return their keys."""
         self._round += 1
         return [key for key, queue in self._queues.items() if queue.entries]
 
-    def is_to_do(self, key: Key) -> bool:
+    def is_to_do(self, key: ConversationKey) -> bool:
         """Whether a thread still waits for its attempt in this round."""
         queue = self._queues.get(key)
         return queue is not None and bool(queue.entries) and queue.round < self._round
 
-    def next(self, now: float) -> tuple[float, Key | None]:
+    def next(self, now: float) -> tuple[float, ConversationKey | None]:
         """Return the time of the next attempt and the key of its thread; None if all are busy."""
-        best: tuple[float, Key | None] = (now + self._limits.longest_pause, None)
+        best: tuple[float, ConversationKey | None] = (now + self._limits.longest_pause, None)
         for key, queue in self._queues.items():
             if queue.busy or not queue.entries:
                 continue
@@ -219,6 +217,6 @@ class RetryQueue:
                 best = (moment, key)
         return best
 
-    def _until(self, paused: Scope | Key) -> float:
+    def _until(self, paused: Scope | ConversationKey) -> float:
         pause = self._pauses.get(paused)
         return 0.0 if pause is None else pause.until

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Callable
 from typing import TypeAlias
 
-Seal: TypeAlias = Callable[[str, str], str]
+ContentSeal: TypeAlias = Callable[[str, str], str]
 """Returns the digest of a role and a text, in hex."""
 
 
@@ -26,7 +26,7 @@ def mark_sealing(key: bytes) -> Callable[[str], str]:
     return lambda text: seal(MARKED, text)
 
 
-def sealing(key: bytes) -> Seal:
+def sealing(key: bytes) -> ContentSeal:
     """Return the digest function of a key; texts that differ only in case, white space or Unicode form agree."""
 
     def seal(role: str, content: str) -> str:

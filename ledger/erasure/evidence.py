@@ -9,7 +9,7 @@ import msgspec
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.events import Redacted, Turn, TurnRange, TurnRecorded
 from backstory.ledger.core.kinds import ErasedKind
-from backstory.ledger.erasure.digest import Seal
+from backstory.ledger.erasure.digest import ContentSeal
 
 
 class PlacedTurn(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ def turns_of(transcript: Iterable[Commit]) -> Iterator[PlacedTurn]:
                 yield PlacedTurn(commit.seq, index, commit.at, commit.cause.thread or "", event.turn)
 
 
-def turn_redacted(stream: str, placed: PlacedTurn, what: ErasedKind, seal: Seal | None) -> Redacted:
+def turn_redacted(stream: str, placed: PlacedTurn, what: ErasedKind, seal: ContentSeal | None) -> Redacted:
     """Return the event that erases a turn; it keeps the turn's position, id, length and, with a key, its digest."""
     turn = placed.turn
     return Redacted(

@@ -26,17 +26,17 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.memory import Memory, birth
 from backstory.ledger.erasure.content import texts_of, turn_texts
-from backstory.ledger.erasure.digest import Seal
+from backstory.ledger.erasure.digest import ContentSeal
 from backstory.ledger.erasure.evidence import turn_redacted, turns_of
 from backstory.ledger.erasure.requests import (
     Erasure,
+    ErasurePlan,
     ForgetEverything,
     ForgetExpired,
     ForgetFact,
     ForgetMatching,
     ForgetShared,
     ForgetThread,
-    Plan,
     Sharing,
     Walk,
 )
@@ -112,8 +112,8 @@ def _expired(
     transcript: Walk,
     *,
     streams: tuple[str, str],
-    seal: Seal | None,
-) -> Plan:
+    seal: ContentSeal | None,
+) -> ErasurePlan:
     """Plan the erasure of expired turns, of the summaries made from them, and of failures that may quote them."""
     ledger_stream, transcript_stream = streams
     turns = EvidenceTurns()
@@ -144,7 +144,7 @@ def _expired(
         )
     sections = {event.section for event in redacted if event.section is not None}
     restated = sources.restated(sorted(memory.sections), sections)
-    return Plan((*redacted, *turns.redacted.values()), tuple(restated))
+    return ErasurePlan((*redacted, *turns.redacted.values()), tuple(restated))
 
 
 def _may_quote(
@@ -169,9 +169,9 @@ def plan_erasure(
     transcript: Walk,
     ledger_stream: str,
     transcript_stream: str,
-    seal: Seal | None = None,
+    seal: ContentSeal | None = None,
     marking: Marking | None = None,
-) -> Plan:
+) -> ErasurePlan:
     """Plan an erasure in both streams.
 
     Args:
@@ -200,7 +200,7 @@ def plan_erasure(
     if not walk.redacted and not turns.redacted:
         raise _nothing_found(request)
     redacted = sorted(walk.redacted, key=lambda event: (event.seq, event.index))
-    return Plan(
+    return ErasurePlan(
         (*redacted, *turns.redacted.values()),
         _restated(walk, target),
         tuple(_sharing(walk, target, turns)),

@@ -85,7 +85,7 @@ class Sharing(msgspec.Struct, frozen=True):
     content: str
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ErasurePlan(msgspec.Struct, frozen=True):
     """The events of an erasure: one Redacted event for each erased event, then the facts and sections to restate.
 
     `also` lists what stays although it was learned from the same turns. `elsewhere` is what to erase from the sections

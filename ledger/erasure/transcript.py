@@ -9,7 +9,7 @@ from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.events import Redacted
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.erasure.content import ErasedWords, all_fact_texts, folded, may_name, may_say, turn_texts
-from backstory.ledger.erasure.digest import Seal
+from backstory.ledger.erasure.digest import ContentSeal
 from backstory.ledger.erasure.evidence import PlacedTurn, turn_redacted, turns_of
 from backstory.ledger.erasure.requests import ForgetFact, Walk
 from backstory.ledger.erasure.target import ErasureTarget
@@ -23,7 +23,7 @@ class EvidenceTurns:
     seq and index.
     """
 
-    def __init__(self, seal: Seal | None = None) -> None:
+    def __init__(self, seal: ContentSeal | None = None) -> None:
         self._seal = seal
         self.redacted: dict[tuple[int, int], Redacted] = {}
         self.evidence: set[tuple[str, int]] = set()
@@ -45,7 +45,7 @@ class EvidenceTurns:
             self.redacted[turn.seq, turn.index] = turn_redacted(stream, turn, "turn", self._seal)
 
 
-def read_transcript(target: ErasureTarget, transcript: Walk, stream: str, seal: Seal | None) -> EvidenceTurns:
+def read_transcript(target: ErasureTarget, transcript: Walk, stream: str, seal: ContentSeal | None) -> EvidenceTurns:
     """Find the turns that belong to a target, and add the words of the erased ones to it."""
     found = EvidenceTurns(seal)
     if target.shared is not None:

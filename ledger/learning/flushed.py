@@ -8,7 +8,7 @@ import msgspec
 
 from backstory.ledger.core.scope import Scope
 
-Conversation = tuple[Scope, str]
+ConversationKey = tuple[Scope, str]
 """A thread of a scope."""
 
 
@@ -40,17 +40,19 @@ class Flush(msgspec.Struct):
     `faulty` are those in which nothing was settled.
     """
 
-    wanted: set[Conversation]
-    troubles: dict[Conversation, str] = {}
-    faulty: set[Conversation] = set()
+    wanted: set[ConversationKey]
+    troubles: dict[ConversationKey, str] = {}
+    faulty: set[ConversationKey] = set()
 
-    def report(self, key: Conversation, trouble: str, *, faulty: bool) -> None:
+    def report(self, key: ConversationKey, trouble: str, *, faulty: bool) -> None:
         """Note what went wrong in a conversation, if this flush waits for it."""
         if key in self.wanted:
             self.troubles[key] = f"{key[0]}, thread {key[1]}: {trouble}"
             (self.faulty.add if faulty else self.faulty.discard)(key)
 
-    def outcome(self, left: Sequence[Conversation], *, elsewhere: Container[Conversation], closed: bool) -> Flushed:
+    def outcome(
+        self, left: Sequence[ConversationKey], *, elsewhere: Container[ConversationKey], closed: bool
+    ) -> Flushed:
         """Return how it ended.
 
         Args:
@@ -69,7 +71,7 @@ class Flush(msgspec.Struct):
         )
 
 
-def _named(keys: Collection[Conversation]) -> str:
+def _named(keys: Collection[ConversationKey]) -> str:
     scope, thread = min(keys, key=str)
     more = f" (and {len(keys) - 1} more)" if len(keys) > 1 else ""
     return f"thread {thread} of {scope}{more}"

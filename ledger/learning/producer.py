@@ -23,7 +23,7 @@ from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.concurrency.jobs import Jobs
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.extraction.models.model import Model
-from backstory.ledger.learning.flushed import Conversation, Flush, Flushed
+from backstory.ledger.learning.flushed import ConversationKey, Flush, Flushed
 from backstory.ledger.learning.retention import Retention
 from backstory.ledger.learning.summarizer import Summarizer
 from backstory.ledger.learning.thread_learner import Reminder, ThreadLearner, knows
@@ -72,10 +72,10 @@ class _Waiting(msgspec.Struct):
         return self.due is not None and self.due.at <= now
 
 
-_Unjudged = dict[Conversation, _Judgement]
+_Unjudged = dict[ConversationKey, _Judgement]
 
 
-class Producer(Jobs[Conversation | _Unjudged]):
+class Producer(Jobs[ConversationKey | _Unjudged]):
     """Watches the threads of any number of scopes, and runs their updates when they are due.
 
     After `start`, `workers` background threads run the updates; without workers, `run_due` runs them in the caller's
@@ -118,7 +118,7 @@ class Producer(Jobs[Conversation | _Unjudged]):
         self._clock = clock or SystemClock()
         self._size = workers
         self._learner = ThreadLearner(updater, model, signals, self._timing, self._clock, summarizer, retention)
-        self._waiting: dict[Conversation, _Waiting] = {}
+        self._waiting: dict[ConversationKey, _Waiting] = {}
         super().__init__(workers=0)
         self._inherited = False
         """Whether all reminders come from the parent process."""
@@ -185,7 +185,7 @@ class Producer(Jobs[Conversation | _Unjudged]):
                     self._wake()
                 return
 
-    def _due_of(self, key: Conversation) -> Reminder | None:
+    def _due_of(self, key: ConversationKey) -> Reminder | None:
         return self._waiting[key].due if key in self._waiting else None
 
     def _due_now(self, writer: Writer, name: str, *, immediate: bool = False) -> Reminder | None:
@@ -200,7 +200,7 @@ class Producer(Jobs[Conversation | _Unjudged]):
             one.due = due
         self._drop_settled((writer.scope, name))
 
-    def _drop_settled(self, key: Conversation) -> None:
+    def _drop_settled(self, key: ConversationKey) -> None:
         if self._waiting[key].due is None and not self._waiting[key].taken:
             del self._waiting[key]
 
@@ -220,7 +220,7 @@ class Producer(Jobs[Conversation | _Unjudged]):
     def run_due(self) -> int:
         """Run every update that is due now, in this thread, and return their number."""
         count = 0
-        elsewhere: set[Conversation] = set()
+        elsewhere: set[ConversationKey] = set()
         while not self.ending and (key := self._take(elsewhere)) is not None:
             self._learn(key)
             count += 1
@@ -228,7 +228,7 @@ class Producer(Jobs[Conversation | _Unjudged]):
                 elsewhere.add(key)
         return count
 
-    def _is_elsewhere(self, key: Conversation) -> bool:
+    def _is_elsewhere(self, key: ConversationKey) -> bool:
         one = self._waiting.get(key)
         return one is not None and one.elsewhere_until > 0
 
@@ -280,7 +280,7 @@ class Producer(Jobs[Conversation | _Unjudged]):
         with self._updater.model_caller.hurrying():
             return self.flush(timeout, unanswered=unanswered)
 
-    def _under_way(self, key: Conversation) -> bool:
+    def _under_way(self, key: ConversationKey) -> bool:
         return key in self._waiting and (self._waiting[key].taken or self._waiting[key].is_due(self._clock.now()))
 
     def close(self, timeout: float) -> bool:
@@ -298,7 +298,7 @@ class Producer(Jobs[Conversation | _Unjudged]):
         self.end(timeout if done else 0.0)
         return done
 
-    def _next(self) -> tuple[float, Conversation | _Unjudged | None] | None:
+    def _next(self) -> tuple[float, ConversationKey | _Unjudged | None] | None:
         if self.ending:
             return None
         now, monotonic = self._clock.now(), time.monotonic()
@@ -314,10 +314,10 @@ class Producer(Jobs[Conversation | _Unjudged]):
         self._looks_at = now + timedelta(seconds=min(pauses)) if pauses else None
         return (min(pauses), None) if pauses else None
 
-    def _run(self, job: Conversation | _Unjudged, /) -> None:
+    def _run(self, job: ConversationKey | _Unjudged, /) -> None:
         self._judge(job) if isinstance(job, dict) else self._learn(job)
 
-    def _take(self, excluded: Collection[Conversation]) -> Conversation | None:
+    def _take(self, excluded: Collection[ConversationKey]) -> ConversationKey | None:
         while True:
             with self._changed:
                 job = self._take_locked(excluded)
@@ -325,7 +325,7 @@ class Producer(Jobs[Conversation | _Unjudged]):
                 return job
             self._judge(job)
 
-    def _take_locked(self, excluded: Collection[Conversation]) -> Conversation | _Unjudged | None:
+    def _take_locked(self, excluded: Collection[ConversationKey]) -> ConversationKey | _Unjudged | None:
         """Take the next conversation; the lock must be held.
 
         A conversation that is due alone, or has been due for `max_wait`, is not judged.
@@ -334,7 +334,7 @@ class Producer(Jobs[Conversation | _Unjudged]):
             The conversation, or the judgements that must be made first; None where nothing is due.
         """
         now = self._clock.now()
-        ready: list[tuple[datetime, str, Conversation]] = []
+        ready: list[tuple[datetime, str, ConversationKey]] = []
         for key, one in self._waiting.items():
             if one.due is not None and one.due.at > now + self._furthest(one.due):
                 # A moment so far ahead means that the clock was set back.
@@ -373,7 +373,7 @@ class Producer(Jobs[Conversation | _Unjudged]):
             one = self._waiting.get(key)
             judgement.urgency = Urgency.PLAIN if one is None else self._learner.urgency(one.writer, key[1])
 
-    def _learn(self, key: Conversation) -> None:
+    def _learn(self, key: ConversationKey) -> None:
         scope, thread = key
         one = self._waiting[key]
         writer = one.writer
@@ -407,7 +407,7 @@ class Producer(Jobs[Conversation | _Unjudged]):
                 self._report(key, trouble, faulty=faulty)
             self._release(writer, thread, again, faulty=faulty, elsewhere=elsewhere)
 
-    def _report(self, key: Conversation, trouble: str, *, faulty: bool) -> None:
+    def _report(self, key: ConversationKey, trouble: str, *, faulty: bool) -> None:
         """Report what went wrong in a conversation to the flushes that wait for it."""
         with self._changed:
             for flush in self._flushes:

@@ -34,10 +34,11 @@ from backstory.ledger.core.events import Redacted, TurnRange
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.port import EventStore
-from backstory.ledger.erasure.digest import MARKED, Seal, sealing
+from backstory.ledger.erasure.digest import MARKED, ContentSeal, sealing
 from backstory.ledger.erasure.plan import plan_erasure
 from backstory.ledger.erasure.requests import (
     Erasure,
+    ErasurePlan,
     ForgetEverything,
     ForgetExpired,
     ForgetFact,
@@ -45,7 +46,6 @@ from backstory.ledger.erasure.requests import (
     ForgetShared,
     ForgetThread,
     Only,
-    Plan,
 )
 from backstory.ledger.log.pipeline import CommitPipeline, PendingCommit
 from backstory.ledger.log.reader import Reader
@@ -85,12 +85,12 @@ class Eraser:
         self._verified: dict[str, int] = {}
         """The seq, by stream, up to which the last plan has checked the hashes."""
 
-    def plan(self, request: Erasure) -> Plan:
+    def plan(self, request: Erasure) -> ErasurePlan:
         """See `Writer.plan_erasure`."""
         self._pipeline.settle(self._transcript, self._ledger)
         return self._planned(request)
 
-    def forget(self, request: Erasure, actor: str | None, must_stand: Callable[[], None]) -> tuple[Commit, Plan]:
+    def forget(self, request: Erasure, actor: str | None, must_stand: Callable[[], None]) -> tuple[Commit, ErasurePlan]:
         """See `Writer.forget`; `must_stand` raises if the ledger has another head than the caller expects."""
         self._must_be_allowed()
         # Before any lock: a thread that appends needs it, and this one would wait for that thread.
@@ -128,11 +128,11 @@ class Eraser:
                 _must_be_no_link(path)
                 _must_be_no_link(path.with_suffix(".key"))
 
-    def _seal(self, request: Erasure) -> Seal | None:
+    def _seal(self, request: Erasure) -> ContentSeal | None:
         """Return the keyed digest for an erasure that keeps one; the key is made when the first turn goes."""
         if isinstance(request, ForgetEverything):
             return None
-        known: list[Seal] = []
+        known: list[ContentSeal] = []
 
         def seal(role: str, content: str) -> str:
             if not known:
@@ -145,7 +145,7 @@ class Eraser:
         thread = self._state.transcript.threads[name]
         return n in thread.superseded or self._state.coverage.covers(thread, TurnRange(n, n))
 
-    def _planned(self, request: Erasure, seal: Seal | None = None) -> Plan:
+    def _planned(self, request: Erasure, seal: ContentSeal | None = None) -> ErasurePlan:
         transcript, ledger = self._streams
         said, learned = Rereading(self._store, transcript), Rereading(self._store, ledger)
         plan = plan_erasure(
@@ -165,8 +165,8 @@ class Eraser:
         return self._state.transcript.head, self._state.head
 
     def _carry_out(
-        self, request: Erasure, plan: Plan, actor: str | None, must_stand: Callable[[], None] = lambda: None
-    ) -> tuple[Commit, Plan]:
+        self, request: Erasure, plan: ErasurePlan, actor: str | None, must_stand: Callable[[], None] = lambda: None
+    ) -> tuple[Commit, ErasurePlan]:
         """Lock both streams and erase; plan again if another process has written meanwhile."""
         heads = self._heads()
         transcript, ledger = self._streams

@@ -33,7 +33,7 @@ from backstory.ledger.core.policy import EARLIER, FIRST, Policy, PolicyValue, ch
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.core.summaries import is_done_with
 from backstory.ledger.engines.port import EventStore
-from backstory.ledger.erasure.requests import Erasure, Plan
+from backstory.ledger.erasure.requests import Erasure, ErasurePlan
 from backstory.ledger.log.eraser import Eraser, Purge
 from backstory.ledger.log.folded.snapshot import SharedSnapshots, Snapshots
 from backstory.ledger.log.marked import Marked, leaves_marks, with_cited
@@ -410,7 +410,7 @@ class Writer(TranscriptWriter):
 
     # Erasure.
 
-    def plan_erasure(self, request: Erasure) -> Plan:
+    def plan_erasure(self, request: Erasure) -> ErasurePlan:
         """Return what an erasure would remove; see `erasure.plan`.
 
         Raises:
@@ -419,7 +419,9 @@ class Writer(TranscriptWriter):
         with self._mutex:
             return self._eraser.plan(request)
 
-    def forget(self, request: Erasure, *, actor: str | None = None, expected: str | None = None) -> tuple[Commit, Plan]:
+    def forget(
+        self, request: Erasure, *, actor: str | None = None, expected: str | None = None
+    ) -> tuple[Commit, ErasurePlan]:
         """Erase content for good: first commit a redaction that names each piece, then erase the pieces.
 
         After a crash between the two, the next process that opens the scope completes it.

@@ -43,7 +43,7 @@ _DAY_SECONDS = 86_400.0
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)
 _HALF_LIFE = Policy().eviction_access_half_life_days
 
-Facts = Mapping[str, Access]
+UsedFacts = Mapping[str, Access]
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -235,7 +235,7 @@ def _left(access: Access, at: str, half_life: float) -> float:
     return float(access.heat * 2 ** (-max(0.0, (now - then).total_seconds()) / _DAY_SECONDS / half_life))
 
 
-def _merged(ours: Facts, theirs: Facts, half_life: float) -> dict[str, Access]:
+def _merged(ours: UsedFacts, theirs: UsedFacts, half_life: float) -> dict[str, Access]:
     """Merge two usages: of each fact the later use, and the higher heat at that time."""
     merged = {**ours, **theirs}
     for fact_id in ours.keys() & theirs.keys():

@@ -24,7 +24,7 @@ from backstory.ledger.core.events import Fact, Turn, TurnRange
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.engines.port import EventStore
-from backstory.ledger.log.folded.snapshot import Origin, Place, RecordedLines, ThreadSnapshot
+from backstory.ledger.log.folded.snapshot import Place, RecordedLines, SnapshotOrigin, ThreadSnapshot
 from backstory.ledger.threads.ranges import Ranges
 from backstory.projections.derived_files import DamagedError
 from backstory.projections.history.moment import Moment
@@ -97,11 +97,11 @@ class ScopeIndex(ReadModel):
 
     # Where a writer goes on from: `Snapshots`.
 
-    def origin(self) -> Origin | None:
+    def origin(self) -> SnapshotOrigin | None:
         """Return the memory at the head and where the logs stand; see `Snapshots.origin`."""
         return self._ask(questions.origin) if self._file.in_file() else None
 
-    def places(self, thread: str, origin: Origin) -> tuple[Sequence[Place], Sequence[Place]]:
+    def places(self, thread: str, origin: SnapshotOrigin) -> tuple[Sequence[Place], Sequence[Place]]:
         """Return the lines about a thread; see `Snapshots.places`."""
 
         def places(at: IndexSnapshot) -> tuple[Sequence[Place], Sequence[Place]]:
@@ -111,7 +111,7 @@ class ScopeIndex(ReadModel):
 
         return self._ask(places, until=(origin.ledger, origin.transcript))
 
-    def thread(self, thread: str, origin: Origin, newest: int) -> ThreadSnapshot | None:
+    def thread(self, thread: str, origin: SnapshotOrigin, newest: int) -> ThreadSnapshot | None:
         """Return what was known of a thread at an origin; see `Snapshots.thread`."""
 
         def known(at: IndexSnapshot) -> ThreadSnapshot | None:
@@ -132,7 +132,7 @@ class ScopeIndex(ReadModel):
 
         return self._ask(known, until=(origin.ledger, origin.transcript))
 
-    def lines(self, thread: str, turns: TurnRange, origin: Origin) -> RecordedLines:
+    def lines(self, thread: str, turns: TurnRange, origin: SnapshotOrigin) -> RecordedLines:
         """Return the lines that record turns of a thread; see `Snapshots.lines`."""
 
         def lines(at: IndexSnapshot) -> RecordedLines:
@@ -140,12 +140,12 @@ class ScopeIndex(ReadModel):
 
         return self._ask(lines, until=(origin.ledger, origin.transcript))
 
-    def recorded_by(self, thread: str, seq: int, origin: Origin) -> int:
+    def recorded_by(self, thread: str, seq: int, origin: SnapshotOrigin) -> int:
         """Return how many turns were recorded up to a commit; see `Snapshots.recorded_by`."""
         return self._ask(lambda at: questions.recorded_by(at, thread, seq), until=(origin.ledger, origin.transcript))
 
     def places_of(
-        self, threads: Collection[str], origin: Origin
+        self, threads: Collection[str], origin: SnapshotOrigin
     ) -> Mapping[str, tuple[Sequence[Place], Sequence[Place]]]:
         """Return the lines about many threads; see `Snapshots.places_of`.
 
@@ -155,11 +155,11 @@ class ScopeIndex(ReadModel):
             return {}
         return self._ask(lambda at: questions.places_of(at, threads, origin), until=(origin.ledger, origin.transcript))
 
-    def threads(self, origin: Origin) -> Sequence[str]:
+    def threads(self, origin: SnapshotOrigin) -> Sequence[str]:
         """Return all threads by first word; see `Snapshots.threads`."""
         return self._ask(lambda at: questions.names(at, Table.ORDER, origin))
 
-    def unsettled(self, origin: Origin) -> Sequence[str]:
+    def unsettled(self, origin: SnapshotOrigin) -> Sequence[str]:
         """Return the threads in which a turn is not covered, and perhaps more; see `Snapshots.unsettled`."""
 
         def unsettled(at: IndexSnapshot) -> list[str]:

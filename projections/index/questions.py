@@ -12,7 +12,7 @@ from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.events import CandidateRejected, Fact, FactRemoved, Turn, TurnRange, TurnRecorded
 from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
-from backstory.ledger.log.folded.snapshot import Origin, Place, RecordedLine, RecordedLines
+from backstory.ledger.log.folded.snapshot import Place, RecordedLine, RecordedLines, SnapshotOrigin
 from backstory.ledger.threads.turn_columns import Trace
 from backstory.projections.derived_files import DamagedError
 from backstory.projections.history.moment import Moment
@@ -52,12 +52,12 @@ class Around(msgspec.Struct, frozen=True):
     commit: Commit | None
 
 
-def origin(at: IndexSnapshot) -> Origin | None:
+def origin(at: IndexSnapshot) -> SnapshotOrigin | None:
     """Return where a writer goes on from; None while named content is still to be erased."""
     tip = at.tip
     if not tip.settled:
         return None
-    return Origin(
+    return SnapshotOrigin(
         memory=at.memory(),
         ledger=tip.ledger.head,
         ledger_end=tip.ledger.end,
@@ -78,7 +78,7 @@ def under(at: IndexSnapshot, space: Table, prefix: bytes) -> Iterator[tuple[byte
         yield key, value
 
 
-def names(at: IndexSnapshot, space: Table, origin: Origin) -> list[str]:
+def names(at: IndexSnapshot, space: Table, origin: SnapshotOrigin) -> list[str]:
     """Return the names of a table of threads, of those that an origin knows."""
     found = []
     for key, name in at.kv.ascending(space):
@@ -107,7 +107,7 @@ def said_in(at: IndexSnapshot, thread: str, first: int = 1) -> Iterator[tuple[by
 
 
 def places_of(
-    at: IndexSnapshot, threads: Collection[str], origin: Origin
+    at: IndexSnapshot, threads: Collection[str], origin: SnapshotOrigin
 ) -> dict[str, tuple[list[Place], list[Place]]]:
     """Return the lines about many threads, found by reading all places there are."""
     wanted = {named(thread): thread for thread in threads}

@@ -40,7 +40,7 @@ _AS_TRUE: frozenset[RemovalReason] = _NOT_WRONG - {"ended"}
 _NEVER = "~"
 """Behind every time that there is."""
 
-Turn = tuple[str, str]
+TurnId = tuple[str, str]
 """A thread, and the id of a turn there."""
 
 
@@ -124,10 +124,10 @@ class CitedFacts:
         self._known = known
         self._unread: set[str] = set() if known is None else set(known.threads)
         """The threads of which nothing was taken in yet."""
-        self._cites: dict[str, tuple[Turn, ...]] = {}
-        self._facts: dict[Turn, dict[str, _Said]] = {}
+        self._cites: dict[str, tuple[TurnId, ...]] = {}
+        self._facts: dict[TurnId, dict[str, _Said]] = {}
         """By turn the facts that say what it says, by their ids."""
-        self._gone: dict[Turn, set[str]] = {}
+        self._gone: dict[TurnId, set[str]] = {}
         """By turn the ids of its facts that have ended, or were taken back."""
         self.cleared = state.cleared
         """The commit of the transcript that memory was last cleared at."""
@@ -151,7 +151,7 @@ class CitedFacts:
             return False
         return all(key in gone or (said.until or _NEVER) <= now for key, said in facts.items())
 
-    def follow(self) -> Collection[Turn]:
+    def follow(self) -> Collection[TurnId]:
         """Read the ledger on; return the turns whose facts may have changed.
 
         Raises:
@@ -177,14 +177,14 @@ class CitedFacts:
             self._begin("")
             raise
 
-    def _read(self, until: Head) -> set[Turn]:
-        changed: set[Turn] = set()
+    def _read(self, until: Head) -> set[TurnId]:
+        changed: set[TurnId] = set()
         for commit, end in read_commits_and_ends(self._store, self._ledger, self._head, self._end, until):
             self._take(commit, changed)
             self._head, self._end = commit.head, end
         return changed
 
-    def _take(self, commit: Commit, changed: set[Turn]) -> None:
+    def _take(self, commit: Commit, changed: set[TurnId]) -> None:
         if commit.cause.kind == "clear":
             self._read_known(tuple(self._unread))
             changed.update(self._facts)
@@ -208,7 +208,7 @@ class CitedFacts:
                 case _:
                     assert_never(event)
 
-    def _put(self, fact: Fact, changed: set[Turn]) -> None:
+    def _put(self, fact: Fact, changed: set[TurnId]) -> None:
         cites = tuple((fact.source, turn) for turn in fact.evidence)
         if cites:
             self._read_known((fact.source,))
@@ -217,7 +217,7 @@ class CitedFacts:
             for turn in cites:
                 self._gone.get(turn, set()).discard(fact.id)
 
-    def _cite(self, fact_id: str, said: _Said, cites: tuple[Turn, ...]) -> None:
+    def _cite(self, fact_id: str, said: _Said, cites: tuple[TurnId, ...]) -> None:
         self._cites[fact_id] = cites
         for turn in cites:
             self._facts.setdefault(turn, {})[fact_id] = said
@@ -231,7 +231,7 @@ class CitedFacts:
         for turn in self._cites.get(fact_id, ()):
             self._gone.setdefault(turn, set()).add(fact_id)
 
-    def _drop(self, fact_id: str, changed: set[Turn]) -> None:
+    def _drop(self, fact_id: str, changed: set[TurnId]) -> None:
         self._read_of(fact_id)
         for turn in self._cites.pop(fact_id, ()):
             changed.add(turn)

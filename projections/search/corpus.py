@@ -45,7 +45,7 @@ LATEST = "~"
 """Behind every time that there is."""
 
 
-class Change(msgspec.Struct, frozen=True):
+class IndexChange(msgspec.Struct, frozen=True):
     """What an index has to drop, and then to add or replace; where `anew`, it has to begin empty."""
 
     put: Sequence[Entry] = ()
@@ -99,7 +99,7 @@ class FactFilter:
         return min(choices, key=lambda files: sum(map(len, files)))
 
 
-class Facts:
+class LiveFacts:
     """The live facts of one memory; not safe for threads.
 
     With `indexed`, the contents of facts that are in an index already, the first memory is compared with these.
@@ -121,7 +121,7 @@ class Facts:
             self._filed = FactFilter(self.live.values())
         return self._filed
 
-    def follow(self, memory: Memory, events: Iterable[Event] | None = None) -> Change:
+    def follow(self, memory: Memory, events: Iterable[Event] | None = None) -> IndexChange:
         """Go on to another memory, mostly a later one.
 
         Args:
@@ -133,9 +133,9 @@ class Facts:
         if self._indexed is not None:
             drop, others, fresh = _compared(self._indexed, now, _differs)
             self._indexed = None
-            return Change([fact_entry(now[key]) for key in (*others, *fresh)], drop)
+            return IndexChange([fact_entry(now[key]) for key in (*others, *fresh)], drop)
         if now is before:
-            return Change()
+            return IndexChange()
         told = None if events is None else _told(before, now, events)
         # A fact that nothing has happened to is the same object, mostly.
         drop, others, fresh = _compared(before, now, operator.is_not) if told is None else told
@@ -145,7 +145,7 @@ class Facts:
                 self._filed.drop(before[key])
             for key in (*others, *fresh):
                 self._filed.put(now[key])
-        return Change([fact_entry(now[key]) for key in (*put, *fresh)], drop, anew=not before)
+        return IndexChange([fact_entry(now[key]) for key in (*put, *fresh)], drop, anew=not before)
 
 
 _Differences: TypeAlias = tuple[list[str], list[str], list[str]]
@@ -233,7 +233,7 @@ class _Standing(Mapping[str, TurnView]):
         return len(self._stored) + len(self._fresh)
 
 
-class Turns:
+class StandingTurns:
     """The turns of a scope that stand; not safe for threads.
 
     With a `follower` they are those that it follows, else those of a follower of its own. With `stored` they are these
@@ -300,14 +300,14 @@ class Turns:
     def entries(self) -> Iterator[Entry]:
         """Yield all of them, each thread whole and in order."""
         if self.stored is not None:
-            whole = Turns(self._store, self._scope, self._whole)
+            whole = StandingTurns(self._store, self._scope, self._whole)
             whole.follow()
             yield from whole.entries()
             return
         for thread in self._threads.values():
             yield from map(turn_entry, thread.values())
 
-    def follow(self, until: Head | None = None) -> Change:
+    def follow(self, until: Head | None = None) -> IndexChange:
         """Go on to a head of the transcript that a writer has vouched for, or as far as it is durable.
 
         Raises:
@@ -321,7 +321,7 @@ class Turns:
             self.start_over()
             raise
 
-    def _take(self, news: NewTurns) -> Change:
+    def _take(self, news: NewTurns) -> IndexChange:
         if news.anew:
             self._begin()
         drop = [key_at(gone.thread, gone.n) for gone in news.drop]
@@ -335,4 +335,4 @@ class Turns:
             self.fresh[entry.key] = said
             self._threads.setdefault(said.thread, {})[entry.key] = said
         self._seen = news.seen
-        return Change(put, drop, anew=news.anew)
+        return IndexChange(put, drop, anew=news.anew)

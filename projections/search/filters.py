@@ -9,7 +9,7 @@ import msgspec
 
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import Fact
-from backstory.projections.search.corpus import LATEST, Facts, Turns
+from backstory.projections.search.corpus import LATEST, LiveFacts, StandingTurns
 from backstory.projections.search.lexical.lazy_filter import LazyFilter, StoredFilter
 from backstory.projections.turns import TurnView
 
@@ -60,7 +60,7 @@ class SearchFilters(msgspec.Struct, frozen=True):
             raise UsageError("the category to search in has no name")
         return cls(None if category is None else category.strip().casefold(), thread, since, until, tags)
 
-    def of_facts(self, facts: Facts) -> Collection[str] | None:
+    def of_facts(self, facts: LiveFacts) -> Collection[str] | None:
         """Return the ids of the facts that lie within; None where nothing is bounded."""
         if self == _EVERYTHING:
             return None
@@ -88,7 +88,7 @@ class SearchFilters(msgspec.Struct, frozen=True):
             and fact.has(self.tags)
         )
 
-    def of_turns(self, turns: Turns) -> Collection[str] | None:
+    def of_turns(self, turns: StandingTurns) -> Collection[str] | None:
         """Return the keys of the turns that lie within; None where nothing is bounded."""
         if self == _EVERYTHING:
             return None
@@ -113,7 +113,7 @@ class SearchFilters(msgspec.Struct, frozen=True):
 
         return LazyFilter(test, gather, len(standing))
 
-    def _of_stored(self, turns: Turns, stored: StoredTurns, holds: Callable[[TurnView], bool]) -> StoredFilter:
+    def _of_stored(self, turns: StandingTurns, stored: StoredTurns, holds: Callable[[TurnView], bool]) -> StoredFilter:
         slots = stored.within(self.thread, self.since or "", self.until or LATEST, frozenset(self.tags))
         some = turns.fresh if self.thread is None else turns.of(self.thread)
         fresh = {key for key, said in some.items() if holds(said)}

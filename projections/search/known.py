@@ -19,7 +19,7 @@ from backstory.ledger.log.writer import Writer
 from backstory.projections.context.given import FoundTurn
 from backstory.projections.derived_files import DamagedError
 from backstory.projections.search.cited_facts import CitedFacts
-from backstory.projections.search.corpus import Change, Facts, Turns, fact_entry
+from backstory.projections.search.corpus import IndexChange, LiveFacts, StandingTurns, fact_entry
 from backstory.projections.search.fact_changes import FactChanges
 from backstory.projections.search.filters import SearchFilters
 from backstory.projections.search.fusion import Fused
@@ -62,8 +62,8 @@ class Known:
         self.locks = {"facts": threading.RLock(), "turns": threading.RLock()}
         self._store, self._scope = writer.store, writer.scope
         self._comparing = threading.RLock()
-        self.facts = Facts()
-        self._compared = Facts()
+        self.facts = LiveFacts()
+        self._compared = LiveFacts()
         self._likeness = Similarity()
         self._follower = follower
         self._paths = {within: folder / name for within, name in WORDS.items()}
@@ -75,7 +75,7 @@ class Known:
         """Whether the transcript was read once."""
         self._put_off = dict.fromkeys(WORDS, AT_ONCE)
         """How many entries have to come before a file is written."""
-        self.turns = Turns(self._store, self._scope, follower)
+        self.turns = StandingTurns(self._store, self._scope, follower)
         self._cited = CitedFacts(self._store, self._scope)
         self._changes = FactChanges(self._store, self._scope)
         self._hidden = 0
@@ -96,7 +96,7 @@ class Known:
         """Take in another memory with its head; None: the transcript, as far as it is durable."""
         within = "turns" if served is None else "facts"
 
-        def news() -> Change:
+        def news() -> IndexChange:
             return self._with_facts() if served is None else self._facts_of(*served)
 
         self._open(within)
@@ -136,11 +136,11 @@ class Known:
             return False
         if within == "facts":
             keys = StoredKeys(file)
-            self.facts = Facts(dict(zip(keys.keys, file.texts("contents"), strict=True)))
+            self.facts = LiveFacts(dict(zip(keys.keys, file.texts("contents"), strict=True)))
             self._words[within] = LexicalIndex(stored=keys)
         else:
             turns = StoredTurns(file)
-            self.turns = Turns(self._store, self._scope, self._follower, turns)
+            self.turns = StandingTurns(self._store, self._scope, self._follower, turns)
             self._cited = CitedFacts(self._store, self._scope, StoredCited(file))
             self._words[within] = LexicalIndex(stored=turns.places)
         self._files[within] = file
@@ -184,14 +184,14 @@ class Known:
             stands, lambda: turn_columns(self.turns.standing, origin, words) | cited_columns(self._cited)
         )
 
-    def _facts_of(self, served: ServedMemory, head: Head) -> Change:
+    def _facts_of(self, served: ServedMemory, head: Head) -> IndexChange:
         """What is new of the facts."""
         events = self._changes.until(head)
         # No event states that a fact has lapsed.
         hidden, self._hidden = self._hidden or served.hidden, served.hidden
         return self.facts.follow(served.memory, None if hidden else events)
 
-    def _with_facts(self) -> Change:
+    def _with_facts(self) -> IndexChange:
         """What is new of the turns that stand, and of the facts that were learned from them."""
         changed = self._cited.follow()
         change = self.turns.follow()
@@ -202,7 +202,7 @@ class Known:
             msgspec.structs.replace(entry, facts=self._cited.of(entry.group, standing[entry.key].id))
             for entry in (*change.put, *again)
         ]
-        return Change(put, change.drop, anew=change.anew)
+        return IndexChange(put, change.drop, anew=change.anew)
 
     @property
     def cleared(self) -> int:
@@ -215,14 +215,14 @@ class Known:
             self._likeness.take(self._compared.follow(memory), most)
             return self._likeness.of(query)
 
-    def _take(self, within: str, follow: Callable[[], Change]) -> None:
+    def _take(self, within: str, follow: Callable[[], IndexChange]) -> None:
         try:
             self._index(within, follow())
         except BaseException:
             # A part of it was taken in, and the rest would never come again.
             self._drop(within)
             if within == "facts":
-                self.facts, self._changes = Facts(), FactChanges(self._store, self._scope)
+                self.facts, self._changes = LiveFacts(), FactChanges(self._store, self._scope)
             else:
                 self.turns.start_over()
             raise
@@ -231,7 +231,7 @@ class Known:
         self._words.pop(within, None)
         self._files.pop(within, None)
 
-    def _index(self, within: str, change: Change) -> None:
+    def _index(self, within: str, change: IndexChange) -> None:
         if change.anew:
             self._drop(within)
         if change.drop:

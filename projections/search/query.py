@@ -29,7 +29,7 @@ from backstory.projections.context.given import FoundTurn
 from backstory.projections.derived_files import DamagedError, delete_derived
 from backstory.projections.history.moment import replay
 from backstory.projections.read_model import ReadModel
-from backstory.projections.search.corpus import Turns, fact_entry
+from backstory.projections.search.corpus import StandingTurns, fact_entry
 from backstory.projections.search.filters import SearchFilters
 from backstory.projections.search.fusion import by_words_and_cited, fused
 from backstory.projections.search.known import AT_ONCE, WORDS, Known, hit_of, why_found
@@ -282,7 +282,7 @@ class Search(ReadModel):
     def _standing(self) -> dict[str, Iterable[Passage]]:
         """Return what both logs say when it is asked for, their redactions heeded, without a lock: both are held."""
         store, scope = self._writer.store, self._writer.scope
-        turns = Turns(store, scope)
+        turns = StandingTurns(store, scope)
         turns.follow(store.head(scope.stream(TRANSCRIPT)))
         facts = map(fact_entry, replay(store, scope).facts.values())
         return {"facts": passages(facts), "turns": passages(turns.entries())}

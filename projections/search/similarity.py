@@ -11,7 +11,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
-from backstory.projections.search.corpus import Change
+from backstory.projections.search.corpus import IndexChange
 from backstory.projections.search.lexical.tokenizer import words_of
 
 
@@ -25,7 +25,7 @@ class Similarity:
         """The texts of entries that are not compared yet, by their keys."""
         self._last: tuple[str, Mapping[str, float]] | None = None
 
-    def take(self, change: Change, most: int | None = None) -> None:
+    def take(self, change: IndexChange, most: int | None = None) -> None:
         """Do what a change of what can be found calls for.
 
         Args:

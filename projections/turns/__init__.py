@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from backstory.projections.turns.follower import FollowerOrigin, Gone, KnownTurns, NewTurns, Seen, TurnFollower
 from backstory.projections.turns.log import TO_ALL, TurnFilter, TurnIndex, TurnLog, TurnQuery
-from backstory.projections.turns.rows import Row, TurnView, Words, same_words, words_of
+from backstory.projections.turns.rows import MessageWords, TurnRow, TurnView, same_words, words_of
 
 __all__ = [
     "TO_ALL",
     "FollowerOrigin",
     "Gone",
     "KnownTurns",
+    "MessageWords",
     "NewTurns",
-    "Row",
     "Seen",
     "TurnFilter",
     "TurnFollower",
     "TurnIndex",
     "TurnLog",
     "TurnQuery",
+    "TurnRow",
     "TurnView",
-    "Words",
     "same_words",
     "words_of",
 ]

@@ -16,7 +16,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.port import EventStore
 from backstory.projections.read_model import ReadModel
 from backstory.projections.turns.follower import Gone, NewTurns, Seen, TurnFollower
-from backstory.projections.turns.rows import Row, Series, TurnView, Words, same_words, words_of
+from backstory.projections.turns.rows import MessageWords, Series, TurnRow, TurnView, same_words, words_of
 
 TO_ALL = "<all>"
 """To whom a message is addressed that is for everybody: MetaGPT's word for it, and what an empty list means."""
@@ -29,13 +29,13 @@ class TurnIndex:
     for threads.
     """
 
-    def __init__(self, rows: Iterable[Row] = (), *, ignore_id: bool = False) -> None:
+    def __init__(self, rows: Iterable[TurnRow] = (), *, ignore_id: bool = False) -> None:
         self._ignore_id = ignore_id
         self.all = Series()
         self._roles: defaultdict[str, Series] = defaultdict(Series)
         self._actions: defaultdict[str, Series] = defaultdict(Series)
         self._addresses: defaultdict[str, Series] = defaultdict(Series)
-        self._ids: dict[str, Series | Row] = {}
+        self._ids: dict[str, Series | TurnRow] = {}
         self._words: defaultdict[int, Series] | None = defaultdict(Series) if ignore_id else None
         """Built when a message without an id is first compared."""
         for row in rows:
@@ -43,7 +43,7 @@ class TurnIndex:
 
     # What happens.
 
-    def add(self, row: Row) -> None:
+    def add(self, row: TurnRow) -> None:
         """Take a turn in that was recorded after all others."""
         if self._words is not None:
             twin = self._twin(row.said) if self._ignore_id else None
@@ -52,7 +52,7 @@ class TurnIndex:
                 return
         self._show(row, Series.append)
 
-    def drop(self, row: Row) -> None:
+    def drop(self, row: TurnRow) -> None:
         """Let go of a turn that has just ceased to stand."""
         heir = None
         if self._words is not None:
@@ -76,7 +76,7 @@ class TurnIndex:
         if heir is not None:
             self._show(heir, Series.insert)
 
-    def _show(self, row: Row, put: Callable[[Series, Row], None]) -> None:
+    def _show(self, row: TurnRow, put: Callable[[Series, TurnRow], None]) -> None:
         """Put a turn into all series: at the end, or, if it stood behind another with the same words, at its place."""
         put(self.all, row)
         for series in self._places(row.said):
@@ -97,7 +97,7 @@ class TurnIndex:
         places += [self._addresses[name] for name in _addresses(said)]
         return places
 
-    def _twin(self, said: Words) -> Row | None:
+    def _twin(self, said: MessageWords) -> TurnRow | None:
         """The oldest turn with the same words that stands."""
         known = self._by_words().get(words_of(said))
         first = None if known is None else known.first()
@@ -112,15 +112,15 @@ class TurnIndex:
         first = self.all.from_end(newest) if newest else None
         return 0 if first is None else first.serial
 
-    def of_role(self, role: str, since: int) -> list[Row]:
+    def of_role(self, role: str, since: int) -> list[TurnRow]:
         """Return what a role said, from a serial on."""
         return _rows(self._roles, role, since)
 
-    def of_action(self, action: str, since: int) -> list[Row]:
+    def of_action(self, action: str, since: int) -> list[TurnRow]:
         """Return what an action caused."""
         return _rows(self._actions, action, since)
 
-    def addressed_to(self, name: str, since: int) -> list[Row]:
+    def addressed_to(self, name: str, since: int) -> list[TurnRow]:
         """Return the turns addressed to a name, or to all."""
         for_all = _rows(self._addresses, TO_ALL, since)
         by_name = [] if name == TO_ALL else _rows(self._addresses, name, since)
@@ -128,17 +128,17 @@ class TurnIndex:
             return for_all or by_name
         return sorted({row.serial: row for row in (*for_all, *by_name)}.values(), key=lambda row: row.serial)
 
-    def of_id(self, turn_id: str) -> Row | None:
+    def of_id(self, turn_id: str) -> TurnRow | None:
         """Return the newest turn of an id."""
         known = self._ids.get(turn_id)
         return known.last() if isinstance(known, Series) else known
 
-    def like(self, said: Words) -> list[Row]:
+    def like(self, said: MessageWords) -> list[TurnRow]:
         """Return the turns that are one with a message but for their ids, also those that stand behind another."""
         known = self._by_words().get(words_of(said))
         return [] if known is None else [row for row in known.since() if same_words(row.said, said)]
 
-    def known(self, turn_id: str | None, said: Words, thread: str | None) -> Row | None:
+    def known(self, turn_id: str | None, said: MessageWords, thread: str | None) -> TurnRow | None:
         """Return the newest turn that a message is: by its id and text; by its words where it has, or needs, no id.
 
         Without a `thread` it may be of any.
@@ -147,10 +147,10 @@ class TurnIndex:
             return self._twin(said)
         if turn_id is None:
             alike = self._by_words().get(words_of(said))
-            rows: Iterator[Row] = iter(()) if alike is None else alike.backwards()
+            rows: Iterator[TurnRow] = iter(()) if alike is None else alike.backwards()
             return next((row for row in rows if _of(row, thread) and same_words(row.said, said)), None)
         known = self._ids.get(turn_id)
-        rows = iter(()) if known is None else iter((known,)) if isinstance(known, Row) else known.backwards()
+        rows = iter(()) if known is None else iter((known,)) if isinstance(known, TurnRow) else known.backwards()
         words = (said.role, said.content)
         return next((row for row in rows if _of(row, thread) and (row.said.role, row.said.content) == words), None)
 
@@ -162,7 +162,7 @@ class TurnIndex:
         return self._words
 
 
-def _of(row: Row, thread: str | None) -> bool:
+def _of(row: TurnRow, thread: str | None) -> bool:
     return thread is None or row.said.thread == thread
 
 
@@ -173,7 +173,7 @@ def _addresses(said: TurnView) -> tuple[str, ...]:
     return said.send_to if len(said.send_to) == 1 else tuple(dict.fromkeys(said.send_to))
 
 
-def _rows(by: dict[str, Series], key: str, since: int) -> list[Row]:
+def _rows(by: dict[str, Series], key: str, since: int) -> list[TurnRow]:
     known = by.get(key)
     return [] if known is None else known.since(since)
 
@@ -236,12 +236,12 @@ class TurnQuery:
         """Return the turns addressed to a name, or to all."""
         return _said(self._index.addressed_to(name, self._since))
 
-    def knows(self, turn_id: str | None, said: Words, *, thread: str | None = None, k: int = 0) -> bool:
+    def knows(self, turn_id: str | None, said: MessageWords, *, thread: str | None = None, k: int = 0) -> bool:
         """Whether a message is among the newest `k` turns (0: all)."""
         row = self._index.known(turn_id, said, thread)
         return row is not None and row.serial >= max(self._since, self._index.cutoff(k))
 
-    def known(self, turn_id: str | None, said: Words, *, thread: str | None = None) -> TurnView | None:
+    def known(self, turn_id: str | None, said: MessageWords, *, thread: str | None = None) -> TurnView | None:
         """Return the newest turn that a message is."""
         row = self._index.known(turn_id, said, thread)
         return None if row is None or row.serial < self._since else row.said
@@ -251,7 +251,7 @@ class TurnQuery:
         return _said(self._index.like(said)) if self._filter.ignore_id else [said]
 
 
-def _said(rows: Iterable[Row]) -> list[TurnView]:
+def _said(rows: Iterable[TurnRow]) -> list[TurnView]:
     return [row.said for row in rows]
 
 
@@ -263,7 +263,7 @@ class _TurnIndexes:
         self._begin()
 
     def _begin(self) -> None:
-        self._threads: dict[str, list[Row | None]] = {}
+        self._threads: dict[str, list[TurnRow | None]] = {}
         self._indexes: dict[tuple[str | None, bool], TurnIndex] = {}
         self._serial = 0
 
@@ -279,7 +279,7 @@ class _TurnIndexes:
 
     def _put(self, said: TurnView) -> None:
         self._serial += 1
-        row = Row(self._serial, said)
+        row = TurnRow(self._serial, said)
         rows = self._threads.setdefault(said.thread, [])
         rows += [None] * (said.n - len(rows))
         rows[said.n - 1] = row
@@ -304,7 +304,7 @@ class _TurnIndexes:
             index = self._indexes[thread, ignore_id] = TurnIndex(self.standing(thread), ignore_id=ignore_id)
         return index
 
-    def standing(self, thread: str | None) -> list[Row]:
+    def standing(self, thread: str | None) -> list[TurnRow]:
         """Return the rows of a thread, or of all, in the order they were recorded."""
         threads = self._threads.values() if thread is None else (self._threads.get(thread, ()),)
         rows = [row for rows in threads for row in rows if row is not None]

@@ -28,7 +28,7 @@ class TurnView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     tags: tuple[str, ...] = ()
 
 
-class Words(Protocol):
+class MessageWords(Protocol):
     """What a message says, and to whom: all that two messages have to share to be one apart from their ids."""
 
     @property
@@ -53,22 +53,22 @@ class Words(Protocol):
     def metadata(self) -> dict[str, object]: ...  # noqa: D102
 
 
-_all_words: Callable[[Words], tuple[object, ...]] = attrgetter(
+_all_words: Callable[[MessageWords], tuple[object, ...]] = attrgetter(
     "role", "content", "name", "cause_by", "sent_from", "send_to", "metadata"
 )
 
 
-def words_of(said: Words) -> int:
+def words_of(said: MessageWords) -> int:
     """Return what two messages share that may be one but for their ids; what shares it is still to be compared."""
     return hash((said.role, said.content, said.name, said.cause_by, said.sent_from, said.send_to))
 
 
-def same_words(a: Words, b: Words) -> bool:
+def same_words(a: MessageWords, b: MessageWords) -> bool:
     """Whether two messages are one but for their ids, their times and their threads."""
     return _all_words(a) == _all_words(b)
 
 
-class Row(msgspec.Struct, eq=False, gc=False):
+class TurnRow(msgspec.Struct, eq=False, gc=False):
     """A turn's place: `serial` counts all turns of a scope in the order they were recorded, from 1."""
 
     serial: int
@@ -88,7 +88,7 @@ class Series:
     __slots__ = ("_begin", "_dead", "_rows")
 
     def __init__(self) -> None:
-        self._rows: list[Row] = []
+        self._rows: list[TurnRow] = []
         self._dead = 0
         self._begin = 0
         """No row before this place stands."""
@@ -96,11 +96,11 @@ class Series:
     def __len__(self) -> int:
         return len(self._rows) - self._dead
 
-    def append(self, row: Row) -> None:
+    def append(self, row: TurnRow) -> None:
         """Add a row that comes after all others."""
         self._rows.append(row)
 
-    def insert(self, row: Row) -> None:
+    def insert(self, row: TurnRow) -> None:
         """Add a row at its place."""
         insort(self._rows, row, key=_serial)
         self._begin = 0
@@ -115,27 +115,27 @@ class Series:
         self._rows = [row for row in self._rows if row.stands]
         self._dead = self._begin = 0
 
-    def since(self, serial: int = 0) -> list[Row]:
+    def since(self, serial: int = 0) -> list[TurnRow]:
         """Return the rows from a serial on."""
         rows = self._rows[bisect_left(self._rows, serial, key=_serial) :] if serial else self._rows
         return [row for row in rows if row.stands] if self._dead else rows[:]
 
-    def backwards(self) -> Iterator[Row]:
+    def backwards(self) -> Iterator[TurnRow]:
         """Yield the rows, the newest first."""
         return (row for row in reversed(self._rows) if row.stands)
 
-    def newest(self, count: int) -> list[Row]:
+    def newest(self, count: int) -> list[TurnRow]:
         """Return the `count` newest rows, the oldest of them first."""
         self.last()
         return list(islice(self.backwards(), count))[::-1]
 
-    def from_end(self, count: int) -> Row | None:
+    def from_end(self, count: int) -> TurnRow | None:
         """Return the first of the `count` newest rows, at least one; None where there are fewer."""
         if not self._dead:
             return self._rows[-count] if count <= len(self._rows) else None
         return next(islice(self.backwards(), count - 1, None), None)
 
-    def first(self) -> Row | None:
+    def first(self) -> TurnRow | None:
         """Return the oldest row."""
         while self._begin < len(self._rows):
             if self._rows[self._begin].stands:
@@ -143,14 +143,14 @@ class Series:
             self._begin += 1
         return None
 
-    def last(self) -> Row | None:
+    def last(self) -> TurnRow | None:
         """Return the newest row."""
         while self._rows and not self._rows[-1].stands:
             self._rows.pop()
             self._dead -= 1
         return self._rows[-1] if self._rows else None
 
-    def at(self, place: int) -> Row | None:
+    def at(self, place: int) -> TurnRow | None:
         """Return the row at a place, from 0; None where there is none."""
         if self._dead:
             self._sweep()

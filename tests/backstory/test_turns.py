@@ -27,7 +27,7 @@ from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.metagpt.turns import DEFAULT_THREAD, Turns
 from backstory.projections.index.index_file import SMALL_BYTES
 from backstory.projections.turns import TurnLog, TurnView
-from backstory.projections.turns.rows import Row, Series
+from backstory.projections.turns.rows import Series, TurnRow
 
 Message = dict[str, object]
 
@@ -697,7 +697,7 @@ def test_dropping_from_either_end_costs_no_more_than_it_has_to():
     """Each look passes over what was dropped before, so without sweeping this would take minutes."""
     for order in (1, -1):
         series = Series()
-        rows = [Row(n, TurnView(str(n), "user", "x", "", n)) for n in range(1, 30_001)]
+        rows = [TurnRow(n, TurnView(str(n), "user", "x", "", n)) for n in range(1, 30_001)]
         for row in rows:
             series.append(row)
         for row in rows[::order]:
@@ -709,7 +709,7 @@ def test_dropping_from_either_end_costs_no_more_than_it_has_to():
 
 def test_what_was_dropped_at_the_end_is_counted_once():
     series = Series()
-    rows = [Row(n, TurnView(str(n), "user", "x", "", n)) for n in range(1, 6)]
+    rows = [TurnRow(n, TurnView(str(n), "user", "x", "", n)) for n in range(1, 6)]
     for row in rows:
         series.append(row)
     for row in rows[3:]:
@@ -725,7 +725,7 @@ def test_a_series_is_a_sorted_list(steps):
     for step, number in steps:
         serial = 100 * len(rows) + number if step == "append" else number
         if step in ("append", "insert"):
-            row = Row(serial if step == "insert" else 10_000 + len(steps) * serial, TurnView("", "user", "", "", 1))
+            row = TurnRow(serial if step == "insert" else 10_000 + len(steps) * serial, TurnView("", "user", "", "", 1))
             if (rows and step == "append" and row.serial <= rows[-1].serial) or row.serial in {r.serial for r in rows}:
                 continue
             (series.append if step == "append" else series.insert)(row)

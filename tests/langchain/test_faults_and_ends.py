@@ -120,10 +120,10 @@ def test_a_bug_of_ours_does_not_break_an_answer(bs, monkeypatch):
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(run_memory, "Conversation", fail)
+    monkeypatch.setattr(run_memory, "SpokenMessages", fail)
     assert ask(agent(bs), "hi") == "echo: hi"
     monkeypatch.undo()
-    mine = agent(bs, Scripted(lambda _: monkeypatch.setattr(run_memory, "Conversation", fail) or "fine"))
+    mine = agent(bs, Scripted(lambda _: monkeypatch.setattr(run_memory, "SpokenMessages", fail) or "fine"))
     assert ask(mine, "ho") == "fine"
     assert [fault[:2] for fault in faults(bs)] == [("record", "ZeroDivisionError")]
 

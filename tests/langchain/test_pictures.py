@@ -13,7 +13,7 @@ from scripted_agents import Scripted, agent, run, said
 
 from backstory import Backstory
 from backstory.langchain import conversations
-from backstory.langchain.conversations import Conversation, Pictures
+from backstory.langchain.conversations import Pictures, SpokenMessages
 
 PICTURE = "iVBORw0KGgo" + "abcd" * 50_000 + "=="
 CHANGED = PICTURE[:100_000] + "X" + PICTURE[100_001:]
@@ -46,13 +46,13 @@ def langchain(picture: str) -> dict[str, object]:
     return {"type": "image", "base64": picture, "mime_type": "image/png"}
 
 
-def conversation(*blocks: dict[str, object]) -> Conversation:
+def conversation(*blocks: dict[str, object]) -> SpokenMessages:
     # As a checkpointer restores it: no object is the one that was there before.
     plain = json.loads(json.dumps(blocks))
     messages: list[object] = []
     for block in plain:
         messages += [HumanMessage([{"type": "text", "text": "what is it?"}, block]), AIMessage("A cat.")]
-    return Conversation(messages)
+    return SpokenMessages(messages)
 
 
 @pytest.mark.parametrize("shape", [openai, anthropic, langchain])
@@ -79,9 +79,9 @@ def test_a_changed_picture_of_the_same_length_and_ends_is_seen(
 def test_a_block_that_is_changed_in_place_is_seen(hashed: list[str]) -> None:
     block = openai(PICTURE)
     message = HumanMessage([block])
-    before = Conversation([message]).chain
+    before = SpokenMessages([message]).chain
     message.content[0]["image_url"]["url"] = f"data:image/png;base64,{CHANGED}"
-    assert Conversation([message]).chain != before
+    assert SpokenMessages([message]).chain != before
 
 
 def test_what_is_kept_is_bounded_and_what_was_dropped_is_hashed_again(hashed: list[str]) -> None:

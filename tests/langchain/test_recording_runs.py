@@ -23,7 +23,7 @@ from scripted_agents import Scripted, agent, ask, calls, config, run, said, thre
 
 from backstory import Backstory
 from backstory.langchain import BackstoryMiddleware
-from backstory.langchain.conversations import Conversation
+from backstory.langchain.conversations import SpokenMessages
 from backstory.outbox.fail_safe import FailSafeMemory
 
 
@@ -85,6 +85,20 @@ def test_a_run_without_a_thread_that_goes_on_word_for_word_is_the_same_thread(bs
     assert len(said(bs, thread=thread)) == 8
     run(mine, [{"role": "user", "content": "hello"}, *history[1:], HumanMessage("bye")], thread=None)
     assert len(threads(bs)) == 2
+
+
+@pytest.mark.parametrize("again", ["same agent", "another process"])
+def test_a_run_without_a_thread_goes_on_in_the_thread_that_is_in_the_log(bs, again):
+    history: list[object] = []
+    mine = agent(bs)
+    for text in ("hi", "how are you", "ok", "ok"):
+        mine = mine if again == "same agent" else agent(bs)
+        history = run(mine, [*history, HumanMessage(text)], thread=None)["messages"]
+        history = [{"role": message.type, "content": message.text} for message in history]
+    (thread,) = threads(bs)
+    assert said(bs, thread=thread) == [
+        f"{'user' if m['role'] == 'human' else 'assistant'}: {m['content']}" for m in history
+    ]
 
 
 def test_of_conversations_that_begin_alike_the_one_that_goes_furthest_is_gone_on_from(bs):
@@ -477,8 +491,8 @@ def test_a_conversation_is_told_from_one_whose_words_are_parted_otherwise_or_sai
         [AIMessage("ab"), HumanMessage("c")],
         [HumanMessage("abc")],
     ]
-    assert len({Conversation(messages).whole for messages in alike}) == 4
-    assert Conversation(alike[0]).whole == Conversation([SystemMessage("x"), *alike[0]]).whole
+    assert len({SpokenMessages(messages).whole for messages in alike}) == 4
+    assert SpokenMessages(alike[0]).whole == SpokenMessages([SystemMessage("x"), *alike[0]]).whole
 
 
 # What a host sends without a checkpointer.

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from sizes import sized
 
 from backstory.mcp.answering import Opened
-from backstory.mcp.budget import Budget, Reply, cut, quoted
+from backstory.mcp.budget import Budget, ToolReply, cut, quoted
 from backstory.mcp.server import memory_server
 
 FACTS, IMPORTS = sized(4_000, 10_000), 20
@@ -121,9 +121,9 @@ class Shown(BaseModel):
 def test_a_reply_is_as_long_as_the_budget_allows_and_no_longer(texts: list[str], tokens: int) -> None:
     budget = Budget(len, tokens)
 
-    def build(items: int, length: int) -> Reply:
+    def build(items: int, length: int) -> ToolReply:
         shown = [cut(text, length) for text in texts[:items]]
-        return Reply(Shown(items=shown), "\n".join(shown))
+        return ToolReply(Shown(items=shown), "\n".join(shown))
 
     reply = budget.fill(len(texts), build)
     assert budget.excess(reply) <= 0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from backstory.projections.graph import Graph, MessageFlow
 
 
-class Format(StrEnum):
+class GraphFormat(StrEnum):
     """The file formats of a graph: a page, Graphviz, Mermaid, data."""
 
     html = "html"
@@ -29,15 +29,15 @@ class Format(StrEnum):
 
 
 _ENDINGS = {
-    "": Format.html,
-    ".html": Format.html,
-    ".htm": Format.html,
-    ".dot": Format.dot,
-    ".gv": Format.dot,
-    ".mmd": Format.mermaid,
-    ".json": Format.json,
+    "": GraphFormat.html,
+    ".html": GraphFormat.html,
+    ".htm": GraphFormat.html,
+    ".dot": GraphFormat.dot,
+    ".gv": GraphFormat.dot,
+    ".mmd": GraphFormat.mermaid,
+    ".json": GraphFormat.json,
 }
-_ENDING = {Format.html: "html", Format.dot: "dot", Format.mermaid: "mmd", Format.json: "json"}
+_ENDING = {GraphFormat.html: "html", GraphFormat.dot: "dot", GraphFormat.mermaid: "mmd", GraphFormat.json: "json"}
 
 
 def graph(
@@ -48,7 +48,7 @@ def graph(
         typer.Option(metavar="FILE", help="File to write. Default: backstory-graph.html here; - is standard output."),
     ] = None,
     format_: Annotated[
-        Format | None, typer.Option("--format", help="Default: the ending of the file's name, else html.")
+        GraphFormat | None, typer.Option("--format", help="Default: the ending of the file's name, else html.")
     ] = None,
     thread: Annotated[
         str | None, typer.Option(help="Only this conversation, and the facts that were learned from it.")
@@ -84,7 +84,7 @@ def graph(
     if session.as_json and out == "-":
         raise UsageError("--json and --out - both write to standard output: leave one of them out")
     name = "messages" if messages else "graph"
-    target = Path(f"backstory-{name}.{_ENDING[format_ or Format.html]}" if out is None else out)
+    target = Path(f"backstory-{name}.{_ENDING[format_ or GraphFormat.html]}" if out is None else out)
     chosen = format_ or _format_of(target)
     with session.memory() as memory:
         drawn: Graph | MessageFlow = (
@@ -104,7 +104,7 @@ def graph(
     session.answer(_summary(target, chosen, drawn), _lines)
 
 
-def _format_of(target: Path) -> Format:
+def _format_of(target: Path) -> GraphFormat:
     """Return the format for a file name.
 
     Raises:
@@ -121,17 +121,17 @@ def _format_of(target: Path) -> Format:
     raise UsageError(f"{known}, got {target}: rename it, or add --format")
 
 
-def _text(drawn: Graph | MessageFlow, chosen: Format) -> str:
+def _text(drawn: Graph | MessageFlow, chosen: GraphFormat) -> str:
     match chosen:
-        case Format.html:
+        case GraphFormat.html:
             from backstory.page import graph_page
 
             return graph_page(drawn)
-        case Format.dot:
+        case GraphFormat.dot:
             return drawn.dot()
-        case Format.mermaid:
+        case GraphFormat.mermaid:
             return drawn.mermaid()
-        case Format.json:
+        case GraphFormat.json:
             return json_text(drawn) + "\n"
 
 
@@ -184,7 +184,7 @@ def _is_graph(path: Path) -> bool:
     return False
 
 
-def _summary(target: Path, chosen: Format, drawn: Graph | MessageFlow) -> Drawn:
+def _summary(target: Path, chosen: GraphFormat, drawn: Graph | MessageFlow) -> Drawn:
     from backstory.cli.pages.answers import Drawn
     from backstory.projections.graph import MessageFlow
 

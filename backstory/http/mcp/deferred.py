@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup, TaskStatus
     from starlette.types import Receive, Scope, Send
 
-__all__ = ["Deferred", "Endpoint"]
+__all__ = ["Deferred", "RunningApp"]
 
 
-class Endpoint(Protocol):
+class RunningApp(Protocol):
     """An ASGI app that answers while it runs."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
@@ -37,9 +37,9 @@ class Deferred:
         make: Makes the endpoint; called in a thread. If it fails, the next request tries again.
     """
 
-    def __init__(self, make: Callable[[], Endpoint]) -> None:
+    def __init__(self, make: Callable[[], RunningApp]) -> None:
         self._make = make
-        self._endpoint: Endpoint | None = None
+        self._endpoint: RunningApp | None = None
         self._making = asyncio.Lock()
         self._ended = asyncio.Event()
         self._tasks: TaskGroup | None = None
@@ -62,7 +62,7 @@ class Deferred:
                 self._endpoint = await self._tasks.start(self._keep)
         await self._endpoint(scope, receive, send)
 
-    async def _keep(self, *, task_status: TaskStatus[Endpoint]) -> None:
+    async def _keep(self, *, task_status: TaskStatus[RunningApp]) -> None:
         """Keep the endpoint running in one task: the one that enters a task group has to leave it."""
         endpoint = await run_in_thread(self._make)
         async with endpoint.running():

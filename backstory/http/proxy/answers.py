@@ -19,7 +19,7 @@ MOST_BYTES = 4 * 2**20
 """The most that is read of one event or document, and kept of the text of an answer."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class UpstreamAnswer(msgspec.Struct, frozen=True):
     """What an upstream said.
 
     `text` is empty for an answer that only calls tools; `calls` are the ids of the calls. `whole` is false where the
@@ -33,7 +33,7 @@ class Answer(msgspec.Struct, frozen=True):
     cut: bool = False
 
 
-class Words:
+class GrowingText:
     """A text that grows, up to a limit."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ _LINE = re.compile(rb"\r\n|\n|\r")
 _LONGEST_END = 4
 
 
-class Event(NamedTuple):
+class AnswerEvent(NamedTuple):
     """The data of an event, and where it begins in the bytes that it ended in; 0 where it began before them."""
 
     data: bytes
@@ -93,7 +93,7 @@ class EventSplitter:
         self._rest = bytearray()
         self._searched = 0
 
-    def feed(self, chunk: bytes) -> Iterator[Event]:
+    def feed(self, chunk: bytes) -> Iterator[AnswerEvent]:
         """Take bytes, and yield the events that end in them and have data."""
         if self.lost:
             return
@@ -104,7 +104,7 @@ class EventSplitter:
             lines = _LINE.split(bytes(self._rest[start : end[0]]))
             self._searched = end[1]
             if data := b"\n".join(_values(lines, b"data:")):
-                yield Event(data, max(0, start - before), [*_values(lines, b"event:")] == [b"error"])
+                yield AnswerEvent(data, max(0, start - before), [*_values(lines, b"event:")] == [b"error"])
             start = end[1]
         del self._rest[:start]
         self._searched = max(0, len(self._rest) - _LONGEST_END + 1)
@@ -127,7 +127,7 @@ class Events(Interface):
     def take(self, data: bytes) -> bool:
         """Take the data of an event; return whether it is the end of the answer."""
 
-    def answer(self) -> Answer:
+    def answer(self) -> UpstreamAnswer:
         """Return what was said up to now."""
 
 
@@ -136,7 +136,7 @@ class AnswerForm:
     """How the answers of a path are read: a stream by its events, or a whole document."""
 
     events: Callable[[], Events]
-    document: Callable[[Mapping[str, object]], Answer]
+    document: Callable[[Mapping[str, object]], UpstreamAnswer]
 
 
 class AnswerReader(Interface):
@@ -151,7 +151,7 @@ class AnswerReader(Interface):
     def feed(self, chunk: bytes) -> int:
         """Read bytes; return from which of them on the answer is at its end. A client has no whole answer without."""
 
-    def answer(self) -> Answer:
+    def answer(self) -> UpstreamAnswer:
         """Return what was read up to now."""
 
 
@@ -194,7 +194,7 @@ class _Stream:
                     return event.begin
         return len(chunk)
 
-    def answer(self) -> Answer:
+    def answer(self) -> UpstreamAnswer:
         said = self._events.answer()
         return msgspec.structs.replace(said, cut=said.cut or self._splitter.lost, whole=said.whole and not self._failed)
 
@@ -202,7 +202,7 @@ class _Stream:
 class _Document:
     """Reads an answer that comes whole."""
 
-    def __init__(self, read: Callable[[Mapping[str, object]], Answer]) -> None:
+    def __init__(self, read: Callable[[Mapping[str, object]], UpstreamAnswer]) -> None:
         self.over = False
         self._read = read
         self._bytes = bytearray()
@@ -217,12 +217,12 @@ class _Document:
         # The last byte waits for the next chunk, or for the end.
         return max(0, len(chunk) - 1)
 
-    def answer(self) -> Answer:
+    def answer(self) -> UpstreamAnswer:
         try:
             document = msgspec.json.decode(self._bytes)
         except (ValueError, RecursionError):
-            return Answer()
-        return self._read(document) if isinstance(document, dict) else Answer()
+            return UpstreamAnswer()
+        return self._read(document) if isinstance(document, dict) else UpstreamAnswer()
 
 
 class _Inflated:
@@ -247,5 +247,5 @@ class _Inflated:
         self.over = self._reader.over
         return 0 if self.over else max(0, len(chunk) - 1)
 
-    def answer(self) -> Answer:
+    def answer(self) -> UpstreamAnswer:
         return self._reader.answer()

@@ -14,7 +14,7 @@ import msgspec
 
 from backstory import checks
 from backstory.home import Backstory
-from backstory.http.proxy.answers import Answer
+from backstory.http.proxy.answers import UpstreamAnswer
 from backstory.http.proxy.protocol import Asked
 from backstory.http.proxy.thread_names import Find, Taken, ThreadNames
 from backstory.ledger.core.errors import InputError
@@ -41,7 +41,7 @@ class Memories:
         self.history: History = settings.proxy_history
 
 
-class Client(msgspec.Struct, frozen=True):
+class ClientWishes(msgspec.Struct, frozen=True):
     """What a client says of its request beside the body.
 
     `thread` is the thread that it names, `hint` its own name of the conversation. `again`: it tries the request again.
@@ -72,7 +72,7 @@ class Exchange:
         unseen: How many messages of the conversation are neither recorded nor will be.
     """
 
-    def __init__(self, memories: Memories, scope: Scope, asked: Asked, client: Client, *, records: bool) -> None:
+    def __init__(self, memories: Memories, scope: Scope, asked: Asked, client: ClientWishes, *, records: bool) -> None:
         self.scope = scope
         self.thread: str | None = None
         self.facts: tuple[str, ...] = ()
@@ -164,7 +164,7 @@ class Exchange:
             self._memories.home.faults.count(self.scope, "record", InputError.__name__, detail)
         self._record(self._said)
 
-    def record_answer(self, answer: Answer, *, interrupted: bool) -> None:
+    def record_answer(self, answer: UpstreamAnswer, *, interrupted: bool) -> None:
         """Record an answer, with a mark where it was interrupted, or cut since it was too long."""
         metadata = {name: True for name, is_so in (("interrupted", interrupted), ("cut", answer.cut)) if is_so}
         text = self._asked.begun + answer.text if answer.text else ""
@@ -176,7 +176,7 @@ class Exchange:
         if text and len(kept) > len(self._said):
             self._record([*self._said, kept[-1]], answered=True)
 
-    def note_answer(self, answer: Answer) -> None:
+    def note_answer(self, answer: UpstreamAnswer) -> None:
         """Note how far the thread has come, for the next request, which may come before the answer is recorded."""
         if self.thread is not None:
             ids = [key for key in (answer.id, *answer.calls) if key is not None]
@@ -187,7 +187,7 @@ class Exchange:
         if self.thread is not None:
             self._memories.names.leave(self.scope, self.thread)
 
-    def _is_known_by_id(self, answer: Answer) -> bool:
+    def _is_known_by_id(self, answer: UpstreamAnswer) -> bool:
         """Whether the answer is recorded with its id, by which a later request names it instead of sending it."""
         return self._asked.names_answers and answer.id is not None and not begin_of_question(self._said)
 

@@ -91,7 +91,7 @@ def _end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     return [(name, value) for name, value in given if name not in _HOP_BY_HOP and name not in named]
 
 
-Mode = Literal["record", "read", "off"]
+MemoryMode = Literal["record", "read", "off"]
 """Memory is put in and what is said is recorded; it is put in alone; or neither."""
 
 _NAMING = (
@@ -117,7 +117,7 @@ class UnknownValueError(Exception):
 class Wishes(msgspec.Struct, frozen=True):
     """What a client asks of memory in its headers; None is the setting."""
 
-    mode: Mode = "record"
+    mode: MemoryMode = "record"
     history: History | None = None
     facts: bool = False
 
@@ -130,7 +130,7 @@ def wishes_of(headers: Iterable[tuple[bytes, bytes]]) -> Wishes:
     """
     given = list(headers)
     return Wishes(
-        mode=_one_of("X-Backstory-Mode", get_args(Mode), given) or "record",
+        mode=_one_of("X-Backstory-Mode", get_args(MemoryMode), given) or "record",
         history=_one_of("X-Backstory-History", get_args(History), given),
         facts=_one_of("X-Backstory-Facts", ("0", "1"), given) == "1",
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
-__all__ = ["AnswerOutcome", "MemoryOutcome", "Note", "Outcomes"]
+__all__ = ["AnswerOutcome", "MemoryOutcome", "NoteOutcome", "Outcomes"]
 
 
 class MemoryOutcome(StrEnum):
@@ -58,14 +58,14 @@ class AnswerOutcome(StrEnum):
     """The client hung up before the end of the answer."""
 
 
-Note: TypeAlias = Callable[[Literal["memory", "answer"], str], None]
+NoteOutcome: TypeAlias = Callable[[Literal["memory", "answer"], str], None]
 """Gets each outcome when it is known: of which of the two, and its value."""
 
 
 class Outcomes:
     """Counts of the outcomes since the start. Safe for threads."""
 
-    def __init__(self, note: Note | None = None) -> None:
+    def __init__(self, note: NoteOutcome | None = None) -> None:
         self._note = note
         self._mutex = threading.Lock()
         self._memory: Counter[str] = Counter()

@@ -111,7 +111,7 @@ class Incoming:
             pass
 
 
-class Listener(Protocol):
+class AnswerListener(Protocol):
     """Hears an answer on its way.
 
     Each response is begun, fed and ended; `break_off` comes last in any case.
@@ -139,7 +139,7 @@ async def pass_on(
     request: httpx.Request,
     incoming: Incoming,
     send: Send,
-    listener: Listener,
+    listener: AnswerListener,
     *,
     error: ErrorShape,
     again: Again | None = None,
@@ -177,7 +177,7 @@ async def pass_on(
 
 
 async def _pass_on(
-    asking: Awaitable[_Answered], incoming: Incoming, send: Send, listener: Listener, error: ErrorShape
+    asking: Awaitable[_Answered], incoming: Incoming, send: Send, listener: AnswerListener, error: ErrorShape
 ) -> AnswerOutcome:
     try:
         answered = await asking
@@ -231,7 +231,7 @@ async def _joined(read: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[byte
         yield chunk
 
 
-async def _relay(answered: _Answered, incoming: Incoming, send: Send, listener: Listener) -> AnswerOutcome:
+async def _relay(answered: _Answered, incoming: Incoming, send: Send, listener: AnswerListener) -> AnswerOutcome:
     response = answered.response
     held = b""
     try:

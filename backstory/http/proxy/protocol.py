@@ -23,7 +23,7 @@ from backstory.ledger.core.errors import InputError
 from backstory.ledger.messages import Message, read_message
 from backstory.ledger.text.scaffolding import Cut, Scaffolding
 
-Fields: TypeAlias = dict[str, Raw]
+RawFields: TypeAlias = dict[str, Raw]
 
 
 class _Role(msgspec.Struct):
@@ -35,14 +35,14 @@ def raw(value: object) -> Raw:
     return Raw(msgspec.json.encode(value))
 
 
-def fields_of(json: bytes | Raw) -> Fields:
+def fields_of(json: bytes | Raw) -> RawFields:
     """Return the fields of a JSON object.
 
     Raises:
         ValueError: It is none.
         RecursionError: It is nested too deep.
     """
-    return msgspec.json.decode(json, type=Fields)
+    return msgspec.json.decode(json, type=RawFields)
 
 
 def items_of(json: bytes | Raw) -> list[Raw]:
@@ -50,13 +50,13 @@ def items_of(json: bytes | Raw) -> list[Raw]:
     return msgspec.json.decode(json, type=list[Raw])
 
 
-def value_of(fields: Fields, name: str) -> object:
+def value_of(fields: RawFields, name: str) -> object:
     """Return the value of a field; None where there is none."""
     given = fields.get(name)
     return None if given is None else msgspec.json.decode(given)
 
 
-def text_of(fields: Fields, name: str) -> str | None:
+def text_of(fields: RawFields, name: str) -> str | None:
     """Return a field that is a text or a number, as text; None for an empty one, or one of another type."""
     value = value_of(fields, name)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -98,7 +98,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     conversation. `safety_identifier` names the user for the upstream.
     """
 
-    fields: Fields
+    fields: RawFields
     messages: tuple[Message, ...]
     user: str | None = None
     skipped: int = 0
@@ -154,7 +154,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
             fields = self.changed(standing, found, in_question=in_question and not self.instructs)
             return None if fields is self.fields else msgspec.json.encode(fields)
 
-    def changed(self, standing: str, found: str, *, in_question: bool) -> Fields:
+    def changed(self, standing: str, found: str, *, in_question: bool) -> RawFields:
         """Return the fields of the body with a block; the same ones where nothing changes. See `with_block`."""
         raise NotImplementedError
 

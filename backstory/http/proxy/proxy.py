@@ -15,15 +15,15 @@ from starlette.types import Receive, Scope, Send
 
 from backstory.home import Backstory
 from backstory.http.access.callers import Caller, Right
-from backstory.http.proxy.exchange import Client, Exchange, Memories
+from backstory.http.proxy.exchange import ClientWishes, Exchange, Memories
 from backstory.http.proxy.headers import Headers, UnknownValueError, header, hint_of, to_upstream, wishes_of
 from backstory.http.proxy.openai.protocol import OPENAI
-from backstory.http.proxy.outcomes import AnswerOutcome, MemoryOutcome, Note, Outcomes
+from backstory.http.proxy.outcomes import AnswerOutcome, MemoryOutcome, NoteOutcome, Outcomes
 from backstory.http.proxy.passing import (
     Again,
     AnswerBrokeOffError,
+    AnswerListener,
     Incoming,
-    Listener,
     Otherwise,
     break_off_quietly,
     pass_on,
@@ -80,7 +80,7 @@ class Proxy:
         *,
         upstream: Upstream | None = None,
         names: ThreadNames | None = None,
-        note: Note | None = None,
+        note: NoteOutcome | None = None,
         read_seconds: float = _READ_SECONDS,
         record_seconds: float = _RECORD_SECONDS,
     ) -> None:
@@ -231,7 +231,7 @@ class Proxy:
             return self._protocol.error(404, "memory_not_found", message)
         except ScopeError:
             return MemoryOutcome.INVALID_NAME
-        client = Client(
+        client = ClientWishes(
             thread=bounded_name(header(headers, b"x-backstory-thread")) or None,
             hint=hint_of(headers, asked.field),
             again=header(headers, b"x-stainless-retry-count") not in ("", "0"),
@@ -292,7 +292,7 @@ class Proxy:
         incoming: Incoming,
         send: Send,
         target: tuple[str, bytes],
-        listener: Listener,
+        listener: AnswerListener,
         *,
         body: bytes | None = None,
         otherwise: Otherwise | None = None,

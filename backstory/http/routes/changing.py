@@ -24,7 +24,7 @@ from backstory.http.bodies import (
     Reverting,
     RollingBack,
 )
-from backstory.http.exchange import Erasing, JsonResponse, Writing, WritingOnce
+from backstory.http.exchange import ErasingRequest, JsonResponse, WritingOnceRequest, WritingRequest
 from backstory.http.kept_answers import Answers
 from backstory.http.openapi.schemas import Responses, returns
 from backstory.http.routes.parameters import versioned
@@ -57,7 +57,7 @@ def _changes(kind: type, *problems: int, status: int = 200) -> Responses:
 
 
 @router.post("/extract", tags=_LEARN, responses=_changes(Extracted, 502))
-async def extract(writing: Writing, asked: Extraction | None = None) -> Response:
+async def extract(writing: WritingRequest, asked: Extraction | None = None) -> Response:
     """Run every pending update now. It answers when all are done, which takes as long as the model does."""
     wanted = asked or Extraction()
     replies = None if wanted.replies is None else [reply.model_dump() for reply in wanted.replies]
@@ -65,25 +65,25 @@ async def extract(writing: Writing, asked: Extraction | None = None) -> Response
 
 
 @router.post("/flush", tags=_LEARN, responses=_changes(Flushed))
-async def flush(writing: Writing, asked: Flushing | None = None) -> Response:
+async def flush(writing: WritingRequest, asked: Flushing | None = None) -> Response:
     """Run everything pending within a time, and bring memory.json up to date."""
     return await writing.change(lambda memory: memory.flush((asked or Flushing()).timeout), long=True)
 
 
 @router.post("/retry", tags=_LEARN, responses=_changes(Extracted, 502))
-async def retry(writing: Writing, asked: Retrying | None = None) -> Response:
+async def retry(writing: WritingRequest, asked: Retrying | None = None) -> Response:
     """Run parked updates again."""
     return await writing.change(lambda memory: memory.retry((asked or Retrying()).thread), long=True)
 
 
 @router.post("/discard", tags=_LEARN, responses=_changes(Extracted))
-async def discard(writing: Writing, asked: OfThread) -> Response:
+async def discard(writing: WritingRequest, asked: OfThread) -> Response:
     """Give up the parked updates of a conversation: its turns are covered without learning from them."""
     return await writing.change(lambda memory: memory.discard(asked.thread))
 
 
 @router.post("/facts", status_code=201, tags=_CHANGE, responses=_changes(FactChange, status=201))
-async def add_fact(writing: WritingOnce, fact: FactToAdd) -> Response:
+async def add_fact(writing: WritingOnceRequest, fact: FactToAdd) -> Response:
     """Add a fact by hand. No model changes it from then on."""
     return await writing.change(
         lambda memory: memory.add_fact(fact.content, fact.category, fact.confidence, **fact.stated), status=201
@@ -91,7 +91,7 @@ async def add_fact(writing: WritingOnce, fact: FactToAdd) -> Response:
 
 
 @router.patch("/facts/{fact_id:path}", tags=_CHANGE, responses=_changes(FactChange))
-async def edit_fact(writing: WritingOnce, fact_id: str, fact: EditedFact) -> Response:
+async def edit_fact(writing: WritingOnceRequest, fact_id: str, fact: EditedFact) -> Response:
     """Change a fact by hand, by its full id."""
     return await writing.change(
         lambda memory: memory.edit_fact(fact_id, fact.content, fact.category, fact.confidence, **fact.stated)
@@ -100,7 +100,7 @@ async def edit_fact(writing: WritingOnce, fact_id: str, fact: EditedFact) -> Res
 
 @router.delete("/facts/{fact_id:path}", tags=_CHANGE, responses=_changes(FactChange))
 async def remove_fact(
-    writing: WritingOnce,
+    writing: WritingOnceRequest,
     fact_id: str,
     *,
     ended: Annotated[bool, Query(description="It was not wrong: it was true until now, or until a time.")] = False,
@@ -113,7 +113,7 @@ async def remove_fact(
 
 
 @router.post("/revert", tags=_CHANGE, responses=_changes(UndoResult))
-async def revert(writing: Writing, asked: Reverting) -> Response:
+async def revert(writing: WritingRequest, asked: Reverting) -> Response:
     """Undo what is still in force of one update. Where later work conflicts nothing is written: see `conflicts`."""
 
     def undo(memory: MemoryHandle) -> UndoResult:
@@ -123,7 +123,7 @@ async def revert(writing: Writing, asked: Reverting) -> Response:
 
 
 @router.post("/rollback", tags=_CHANGE, responses=_changes(UndoResult))
-async def rollback(writing: Writing, asked: RollingBack) -> Response:
+async def rollback(writing: WritingRequest, asked: RollingBack) -> Response:
     """Bring back the facts and sections of an earlier moment, under today's policy."""
 
     def undo(memory: MemoryHandle) -> UndoResult:
@@ -133,26 +133,26 @@ async def rollback(writing: Writing, asked: RollingBack) -> Response:
 
 
 @router.post("/clear", tags=_CHANGE, responses=_changes(Document))
-async def clear(writing: Writing, asked: Clearing | None = None) -> Response:
+async def clear(writing: WritingRequest, asked: Clearing | None = None) -> Response:
     """Empty the memory and keep its history."""
     return await writing.change(lambda memory: memory.clear(all_agents=(asked or Clearing()).all_agents))
 
 
 @router.post("/import", tags=_CHANGE, responses=_changes(ImportedDocument))
-async def import_document(writing: Writing, asked: Importing) -> Response:
+async def import_document(writing: WritingRequest, asked: Importing) -> Response:
     """Import a memory in one commit; what is refused of it is listed."""
     return await writing.change(lambda memory: memory.import_document(asked.document, replace=asked.replace))
 
 
 @router.patch("/policy", tags=_CHANGE, responses=_changes(PolicyResult))
-async def set_policy(writing: Writing, changes: PolicyChanges) -> Response:
+async def set_policy(writing: WritingRequest, changes: PolicyChanges) -> Response:
     """Change the policy. Facts that it does not allow leave memory in the same commit."""
     values = read_policy(changes.values())
     return await writing.change(lambda memory: memory.set_policy(**values))
 
 
 @router.post("/forget", tags=_ERASE, responses=_changes(Forgotten))
-async def forget(erasing: Erasing, asked: Forgetting) -> Response:
+async def forget(erasing: ErasingRequest, asked: Forgetting) -> Response:
     """Erase content for good, everywhere: a fact, a conversation, a text, or everything."""
 
     def erase(memory: MemoryHandle) -> Forgotten:
@@ -169,7 +169,7 @@ async def forget(erasing: Erasing, asked: Forgetting) -> Response:
 
 
 @router.post("/forget-user", tags=_ERASE, responses=_changes(RemovedUser))
-async def forget_user(erasing: Erasing, asked: RemovingUser | None = None) -> Response:
+async def forget_user(erasing: ErasingRequest, asked: RemovingUser | None = None) -> Response:
     """Remove a user altogether: the user's memories, those of the user's agents, and the name."""
     if asked is not None and asked.dry_run:
         return await erasing.preview(lambda memory: erasing.home.forget_user(_whole(memory), dry_run=True), turns=True)

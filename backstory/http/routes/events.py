@@ -19,7 +19,7 @@ import msgspec
 from fastapi import Header, Query, Request
 from starlette.responses import Response, StreamingResponse
 
-from backstory.http.exchange import ReadExchange, Reading
+from backstory.http.exchange import ReadExchange, ReadingRequest
 from backstory.http.news import News
 from backstory.http.openapi.schemas import problem
 from backstory.http.routes.parameters import versioned
@@ -58,7 +58,7 @@ _NONE = "0" * 64
 )
 async def follow(
     request: Request,
-    reading: Reading,
+    reading: ReadingRequest,
     since: Annotated[
         int | None, Query(ge=0, lt=10**18, description="Begin after this commit. Default: after the last one.")
     ] = None,

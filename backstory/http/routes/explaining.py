@@ -17,7 +17,7 @@ from msgspec.structs import asdict
 from starlette.responses import Response, StreamingResponse
 
 from backstory.http.bodies import WhatIfQuestion
-from backstory.http.exchange import ReadExchange, Reading
+from backstory.http.exchange import ReadExchange, ReadingRequest
 from backstory.http.openapi.schemas import Responses, returns
 from backstory.http.pages import (
     CommitRefusals,
@@ -143,12 +143,12 @@ Seq = Annotated[
         max_length=100, description="A commit: its number, HEAD, HEAD~1, or the beginning of its hash.", examples=["2"]
     ),
 ]
-Thread = Annotated[str | None, Query(max_length=512, description="Only what this conversation is about.")]
-Bound = Annotated[
+ThreadQuery = Annotated[str | None, Query(max_length=512, description="Only what this conversation is about.")]
+BoundQuery = Annotated[
     str | None,
     Query(max_length=100, description="A commit or a time, as for `/v1/document`.", examples=["2026-03-01T00:00:00Z"]),
 ]
-Moment = Annotated[
+ExactMomentQuery = Annotated[
     str,
     Query(
         max_length=100, description="A commit, or a time that is no whole day, as for `/v1/document`.", examples=["3"]
@@ -158,7 +158,7 @@ Moment = Annotated[
 
 @router.get("/log", responses=returns(LogPage, cached=True))
 async def list_commits(
-    reading: Reading,
+    reading: ReadingRequest,
     *,
     fact: Annotated[str | None, Query(description="Only commits about this fact.")] = None,
     thread: Annotated[str | None, Query(max_length=512, description="Only commits about this conversation.")] = None,
@@ -181,7 +181,7 @@ async def list_commits(
 
 
 @router.get("/commits/{seq}", responses=returns(LogEntry, cached=True))
-async def get_commit(reading: Reading, seq: Seq) -> Response:
+async def get_commit(reading: ReadingRequest, seq: Seq) -> Response:
     """Return one commit, by its number."""
     return await reading.answer(lambda memory: _entry(memory, seq))
 
@@ -201,9 +201,9 @@ def _entry(memory: MemoryHandle, named: str) -> LogEntry:
 
 @router.get("/timeline", responses=returns(Timeline, cached=True))
 async def get_timeline(
-    reading: Reading,
-    since: Bound = None,
-    until: Bound = None,
+    reading: ReadingRequest,
+    since: BoundQuery = None,
+    until: BoundQuery = None,
     buckets: Annotated[int, Query(ge=1, le=2000, description="How many stretches of equal width.")] = 200,
 ) -> Response:
     """Count commits by time and kind, between two moments that are both included; empty stretches are left out."""
@@ -211,32 +211,32 @@ async def get_timeline(
 
 
 @router.get("/usage", responses=returns(ModelUsage, cached=True))
-async def get_usage(reading: Reading, since: Time = None, until: Time = None) -> Response:
+async def get_usage(reading: ReadingRequest, since: Time = None, until: Time = None) -> Response:
     """Count updates and tokens by day, in UTC, and model; the days of both times are included."""
     return await reading.answer(lambda memory: memory.usage(since, until))
 
 
 @router.get("/commits/{seq}/refusals", responses=returns(CommitRefusals, cached=True))
-async def get_refusals(reading: Reading, seq: Seq) -> Response:
+async def get_refusals(reading: ReadingRequest, seq: Seq) -> Response:
     """Return what a commit refused, and the policy value that would have accepted each candidate."""
     return await reading.answer(lambda memory: CommitRefusals(memory.refusals(seq)), long=True)
 
 
 @router.get("/facts/{fact_id:path}/why", responses=returns(Why, cached=True))
-async def why(reading: Reading, fact_id: str) -> Response:
+async def why(reading: ReadingRequest, fact_id: str) -> Response:
     """Explain where a fact comes from, live or gone, down to the turns it was learned from."""
     return await reading.answer(lambda memory: memory.why(fact_id), turns=True)
 
 
 @router.get("/sections/{section}/why", responses=returns(WhySection, cached=True))
-async def why_section(reading: Reading, section: str) -> Response:
+async def why_section(reading: ReadingRequest, section: str) -> Response:
     """Explain where the text of a section comes from, such as `user.workContext`."""
     return await reading.answer(lambda memory: memory.why_section(section), turns=True)
 
 
 @router.get("/why-said", responses=returns(WhySaid, cached=True))
 async def why_said(
-    reading: Reading,
+    reading: ReadingRequest,
     turn: Annotated[
         str, Query(min_length=1, max_length=512, description="The id of the answer's turn.", examples=["m2"])
     ],
@@ -248,7 +248,7 @@ async def why_said(
 
 @router.get("/why-not", responses=returns(Refusals, cached=True))
 async def why_not(
-    reading: Reading,
+    reading: ReadingRequest,
     text: Annotated[str, Query(min_length=1, max_length=10_000, description="What is missing from memory.")],
 ) -> Response:
     """Find refused candidates and removed facts that are like a text, each with its rule."""
@@ -262,16 +262,16 @@ async def why_not(
 
 
 @router.get("/diff", responses=returns(Diff, cached=True))
-async def diff(reading: Reading, a: Moment, b: Moment) -> Response:
+async def diff(reading: ReadingRequest, a: ExactMomentQuery, b: ExactMomentQuery) -> Response:
     """Compare memory at two moments; what only `b` has is added."""
     return await reading.answer(lambda memory: memory.diff(a, b))
 
 
 @router.get("/graph", responses=returns(Graph, cached=True))
 async def get_graph(
-    reading: Reading,
+    reading: ReadingRequest,
     *,
-    thread: Thread = None,
+    thread: ThreadQuery = None,
     fact: Annotated[
         str | None,
         Query(description="Only this fact, its sources and its successors; the beginning of its id is enough."),
@@ -291,9 +291,9 @@ async def get_graph(
 
 @router.get("/messages-graph", responses=returns(MessageFlow, cached=True))
 async def get_messages_graph(
-    reading: Reading,
+    reading: ReadingRequest,
     *,
-    thread: Thread = None,
+    thread: ThreadQuery = None,
     since: Time = None,
     limit: Annotated[int, Query(ge=1, le=1000, description="How many routes at most, the busiest ones.")] = 200,
 ) -> Response:
@@ -302,7 +302,7 @@ async def get_messages_graph(
 
 
 @router.get("/policy/keys", responses=returns(PolicyKeys))
-async def list_policy_keys(reading: Reading) -> Response:
+async def list_policy_keys(reading: ReadingRequest) -> Response:
     """List the policy keys: what each takes, its default, and its value in force."""
 
     def read(memory: MemoryHandle) -> PolicyKeys:
@@ -314,7 +314,7 @@ async def list_policy_keys(reading: Reading) -> Response:
 
 
 @router.post("/what-if", responses=streamed(returns(WhatIf)))
-async def what_if(reading: Reading, asked: WhatIfQuestion) -> Response:
+async def what_if(reading: ReadingRequest, asked: WhatIfQuestion) -> Response:
     """Decide the whole history again under another policy, and compare. Nothing is written.
 
     With `Accept: text/event-stream` it sends its progress, and then the result.
@@ -333,7 +333,7 @@ async def what_if(reading: Reading, asked: WhatIfQuestion) -> Response:
 
 @router.get("/verify", responses=streamed(returns(Verification)))
 async def verify(
-    reading: Reading,
+    reading: ReadingRequest,
     expect_head: Annotated[
         str | None, Query(max_length=200, description="A hash that has to be in the ledger's chain.")
     ] = None,

@@ -11,7 +11,7 @@ from fastapi import Query
 from starlette.responses import Response
 
 from backstory.http.bodies import FullContext
-from backstory.http.exchange import Reading
+from backstory.http.exchange import ReadingRequest
 from backstory.http.openapi.schemas import returns
 from backstory.http.pages import FactPage, ParkedThreads, ThreadPage, TurnPage, offset_of
 from backstory.http.routes.parameters import versioned
@@ -34,7 +34,7 @@ router = versioned("Read")
 MOST_OFFSET = 10**9
 """More facts than any memory holds."""
 
-Moment = Annotated[
+MomentQuery = Annotated[
     str | None,
     Query(
         max_length=100,
@@ -46,8 +46,8 @@ Moment = Annotated[
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
 Cursor = Annotated[str | None, Query(description="The `next` of the page before.", max_length=200)]
 ThreadName = Annotated[str, Query(min_length=1, max_length=512, description="The conversation's id.")]
-Category = Annotated[str | None, Query(description="Only facts of this category.")]
-Tags = Annotated[
+CategoryQuery = Annotated[str | None, Query(description="Only facts of this category.")]
+TagsQuery = Annotated[
     list[str] | None,
     Query(
         alias="tag",
@@ -76,25 +76,25 @@ Time = Annotated[
 
 
 @router.get("/document", responses=returns(Document, cached=True))
-async def get_document(reading: Reading, at: Moment = None) -> Response:
+async def get_document(reading: ReadingRequest, at: MomentQuery = None) -> Response:
     """Return memory.json, now or at an earlier moment."""
     return await reading.answer(lambda memory: memory.document(at))
 
 
 @router.get("/memory", responses=returns(MemoryMoment, cached=True))
 async def get_memory(
-    reading: Reading,
+    reading: ReadingRequest,
     *,
-    at: Moment = None,
+    at: MomentQuery = None,
     sort: Annotated[
         FactOrder, Query(description="What facts are sorted by; equal ones are in order of birth.")
     ] = "born",
     descending: Annotated[bool, Query(description="Sort the other way round.")] = False,
-    category: Category = None,
+    category: CategoryQuery = None,
     contains: Annotated[
         str | None, Query(max_length=1000, description="Only facts with this text in them, in any case and width.")
     ] = None,
-    tags: Tags = None,
+    tags: TagsQuery = None,
     offset: Annotated[int, Query(ge=0, le=MOST_OFFSET, description="How many matching facts to skip.")] = 0,
     limit: Annotated[int, Query(ge=0, le=1000, description="How many facts at most.")] = 100,
     valid_at: ValidAt = None,
@@ -117,14 +117,14 @@ async def get_memory(
 
 @router.get("/facts", responses=returns(FactPage, cached=True))
 async def list_facts(
-    reading: Reading,
+    reading: ReadingRequest,
     *,
-    category: Category = None,
+    category: CategoryQuery = None,
     limit: Limit = 100,
     cursor: Cursor = None,
-    at: Moment = None,
+    at: MomentQuery = None,
     valid_at: ValidAt = None,
-    tags: Tags = None,
+    tags: TagsQuery = None,
 ) -> Response:
     """List the live facts of one ledger, oldest first. All pages of a list show the same moment."""
     wanted = read_filter(tags or ())
@@ -168,13 +168,13 @@ def _facts_of(memory: MemoryHandle, seq: int) -> tuple[Fact, ...]:
 
 
 @router.get("/facts/{fact_id:path}", responses=returns(Fact, cached=True))
-async def get_fact(reading: Reading, fact_id: str) -> Response:
+async def get_fact(reading: ReadingRequest, fact_id: str) -> Response:
     """Return a live fact, by its id or a unique beginning of it."""
     return await reading.answer(lambda memory: memory.fact(fact_id))
 
 
 @router.get("/threads", responses=returns(ThreadPage, cached=True))
-async def list_threads(reading: Reading, limit: Limit = 100, cursor: Cursor = None) -> Response:
+async def list_threads(reading: ReadingRequest, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """List the recorded conversations, in the order of their first turns."""
 
     def read(memory: MemoryHandle) -> ThreadPage:
@@ -187,7 +187,7 @@ async def list_threads(reading: Reading, limit: Limit = 100, cursor: Cursor = No
 
 @router.get("/turns", responses=returns(TurnPage, cached=True))
 async def list_turns(
-    reading: Reading,
+    reading: ReadingRequest,
     thread: ThreadName,
     limit: Limit = 100,
     cursor: Annotated[str | None, Query(description="The `next` or `previous` of a page.", max_length=200)] = None,
@@ -234,11 +234,11 @@ def _turn_page(turns: Sequence[TurnView], start: int, end: int) -> TurnPage:
 
 @router.get("/search", responses=returns(Found))
 async def search(
-    reading: Reading,
+    reading: ReadingRequest,
     *,
     query: Annotated[str, Query(description="What to look for.", max_length=10_000, examples=["peanuts"])],
     top_k: Annotated[int | None, Query(ge=1, le=1000, description="How many hits at most.")] = None,
-    category: Category = None,
+    category: CategoryQuery = None,
     within: Annotated[Within, Query(description="Search facts, or turns.")] = "facts",
     thread: Annotated[str | None, Query(max_length=512, description="Only what this conversation is about.")] = None,
     since: Time = None,
@@ -247,7 +247,7 @@ async def search(
     explain: Annotated[bool, Query(description="Say of each hit why it has its rank.")] = False,
     valid_at: ValidAt = None,
     include_past: Annotated[bool, Query(description="Also facts that have ended.")] = False,
-    tags: Tags = None,
+    tags: TagsQuery = None,
 ) -> Response:
     """Search facts or turns, by words and by meaning."""
     return await reading.answer(
@@ -271,19 +271,19 @@ async def search(
 
 @router.get("/context", responses=returns(Context))
 async def get_context(
-    reading: Reading,
+    reading: ReadingRequest,
     about: Annotated[
         str | None, Query(alias="for", max_length=100_000, description="What the conversation is about.")
     ] = None,
     max_tokens: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
-    tags: Tags = None,
+    tags: TagsQuery = None,
 ) -> Response:
     """Return the block to put before a model; of the facts with tags only those with all of these."""
     return await reading.answer(lambda memory: memory.context(about, max_tokens, tags=tags), tagged=False)
 
 
 @router.post("/context", responses=returns(Context))
-async def make_context(reading: Reading, asked: FullContext) -> Response:
+async def make_context(reading: ReadingRequest, asked: FullContext) -> Response:
     """Return the block to put before a model, for a conversation."""
     return await reading.answer(
         lambda memory: memory.context(
@@ -294,24 +294,24 @@ async def make_context(reading: Reading, asked: FullContext) -> Response:
 
 
 @router.get("/head", responses=returns(Head, cached=True))
-async def get_head(reading: Reading) -> Response:
+async def get_head(reading: ReadingRequest) -> Response:
     """Return the head of the ledger, to sign or keep elsewhere."""
     return await reading.answer(lambda memory: memory.head())
 
 
 @router.get("/status", responses=returns(Status))
-async def get_status(reading: Reading) -> Response:
+async def get_status(reading: ReadingRequest) -> Response:
     """Return where the memory stands: its head, what is pending or parked, and recent faults."""
     return await reading.answer(lambda memory: memory.status(), tagged=False)
 
 
 @router.get("/parked", responses=returns(ParkedThreads))
-async def list_parked(reading: Reading) -> Response:
+async def list_parked(reading: ReadingRequest) -> Response:
     """List the turns whose update failed."""
     return await reading.answer(lambda memory: ParkedThreads(memory.status().parked), tagged=False)
 
 
 @router.get("/policy", responses=returns(PolicyResult))
-async def get_policy(reading: Reading) -> Response:
+async def get_policy(reading: ReadingRequest) -> Response:
     """Return the policy in force, and the configured one."""
     return await reading.answer(lambda memory: memory.policy(), tagged=False)

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from backstory.http.bodies import Delivery
-from backstory.http.exchange import MOST_OF_KEY, WriteExchange, WritingOnce
+from backstory.http.exchange import MOST_OF_KEY, WriteExchange, WritingOnceRequest
 from backstory.http.openapi.schemas import returns
 from backstory.http.routes.parameters import versioned
 from backstory.results import RecordResult
@@ -39,7 +39,7 @@ router = versioned(route_class=_ShortRoute)
 
 
 @router.post("/record", tags=["Record and learn"], responses=returns(RecordResult, 409, 412))
-async def record(writing: WritingOnce, delivery: Delivery) -> Response:
+async def record(writing: WritingOnceRequest, delivery: Delivery) -> Response:
     """Record what is new of a conversation. It is durable when this answers, and is extracted after the debounce."""
     return await writing.change(
         lambda memory: memory.record(

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from backstory.ledger.core.policy import CATEGORIES
 from backstory.mcp.answering import current
-from backstory.mcp.budget import Budget, Reply, cut, quoted
+from backstory.mcp.budget import Budget, ToolReply, cut, quoted
 from backstory.mcp.tools.memory_tool import MemoryTool
 from backstory.mcp.tools.reading import FactId
 from backstory.mcp.tools.results import FactResult
@@ -18,7 +18,7 @@ from backstory.memory import MemoryHandle
 from backstory.operations.changing import FactFields
 from backstory.results import FactChange
 
-Category: TypeAlias = Annotated[str, Field(min_length=1, max_length=100)]
+CategoryName: TypeAlias = Annotated[str, Field(min_length=1, max_length=100)]
 _KIND = f"What kind of fact it is: {', '.join(CATEGORIES)}, or a name of your own."
 Confidence: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 _SURE = "How sure it is, from 0 to 1: high where the user said so, lower where you conclude it."
@@ -32,7 +32,7 @@ _CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempote
 
 async def memory_add(
     content: Annotated[str, Field(description="The fact: one full sentence that is understood by itself.")],
-    category: Annotated[Category, Field(description=_KIND)] = "context",
+    category: Annotated[CategoryName, Field(description=_KIND)] = "context",
     confidence: Annotated[Confidence, Field(description=_SURE)] = 0.7,
     *,
     valid_from: Annotated[str | None, Field(description=_FROM)] = None,
@@ -56,7 +56,7 @@ async def memory_add(
 async def memory_update(
     fact_id: FactId,
     content: Annotated[str | None, Field(description="The new text.")] = None,
-    category: Annotated[Category | None, Field(description="The new category.")] = None,
+    category: Annotated[CategoryName | None, Field(description="The new category.")] = None,
     confidence: Annotated[Confidence | None, Field(description=_SURE)] = None,
     *,
     valid_from: Annotated[str | None, Field(description=_FROM)] = None,
@@ -100,14 +100,14 @@ def changing_tools() -> tuple[Tool, ...]:
     )
 
 
-def _deleted(budget: Budget, memory: MemoryHandle, fact_id: str, ended: bool, valid_until: str | None) -> Reply:
+def _deleted(budget: Budget, memory: MemoryHandle, fact_id: str, ended: bool, valid_until: str | None) -> ToolReply:
     return _changed(budget, "deleted", memory.remove_fact(fact_id, ended=ended, valid_until=valid_until))
 
 
-def _changed(budget: Budget, status: Literal["added", "updated", "deleted"], done: FactChange) -> Reply:
+def _changed(budget: Budget, status: Literal["added", "updated", "deleted"], done: FactChange) -> ToolReply:
     fact = done.fact
 
-    def build(items: int, length: int) -> Reply:
+    def build(items: int, length: int) -> ToolReply:
         result = FactResult(
             fact_id=fact.id,
             status=status,
@@ -119,6 +119,6 @@ def _changed(budget: Budget, status: Literal["added", "updated", "deleted"], don
         )
         gone = f" Memory is full: {len(done.evicted)} older facts gave way." if done.evicted else ""
         text = f"{status} {fact.id}: {quoted(result.content)} ({fact.category}, {fact.confidence:.2f})."
-        return Reply(result, f"{text} It is commit {done.commit}.{gone}")
+        return ToolReply(result, f"{text} It is commit {done.commit}.{gone}")
 
     return budget.fill(len(done.evicted), build)

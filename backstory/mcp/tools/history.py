@@ -10,9 +10,9 @@ from mcp_types import CallToolResult
 from pydantic import Field
 
 from backstory.mcp.answering import current
-from backstory.mcp.budget import Budget, Reply, cut, name_of, quoted
+from backstory.mcp.budget import Budget, ToolReply, cut, name_of, quoted
 from backstory.mcp.tools.memory_tool import MemoryTool
-from backstory.mcp.tools.reading import DATA, READS, Thread
+from backstory.mcp.tools.reading import DATA, READS, ThreadWanted
 from backstory.mcp.tools.results import CommitItem, DiffResult, HistoryResult, line_of, of_diff, shortened
 from backstory.memory import MemoryHandle
 from backstory.projections.history.views import LogEntry
@@ -26,7 +26,7 @@ _MOMENT = (
 
 async def memory_history(
     fact_id: Annotated[str | None, Field(description="Only changes of this fact.")] = None,
-    thread: Thread = None,
+    thread: ThreadWanted = None,
     since: Annotated[int | str | None, Field(description=f"Only from here on. {_MOMENT}")] = None,
     before: Annotated[int | None, Field(ge=1, description="Only older ones: the `next` of an answer.")] = None,
     limit: Annotated[int, Field(ge=1, le=_MOST, description="How many at most.")] = 10,
@@ -74,7 +74,7 @@ def history_of(
     thread: str | None = None,
     since: int | str | None = None,
     before: int | None = None,
-) -> Reply:
+) -> ToolReply:
     """Return the changes of memory, the newest first, as many as fit."""
     newest = memory.log(limit=1) if before is not None else ()
     # One more than the limit shows whether there are older ones.
@@ -83,13 +83,13 @@ def history_of(
     entries = [entry for entry in found if before is None or entry.seq < before]
     shown = entries[:limit]
 
-    def build(items: int, length: int) -> Reply:
+    def build(items: int, length: int) -> ToolReply:
         commits = [_commit(entry, length) for entry in shown[:items]]
         following = shown[items - 1].seq if items and len(entries) > items else None
         if not items and entries:
             following = entries[0].seq + 1
         result = HistoryResult(commits=commits, count=items, next=following)
-        return Reply(result, _history_text(result))
+        return ToolReply(result, _history_text(result))
 
     return budget.fill(len(shown), build)
 
@@ -123,7 +123,7 @@ def _history_text(result: HistoryResult) -> str:
 
 def _difference(
     budget: Budget, memory: MemoryHandle, a: int | str, b: int | str | None, *, after: int, limit: int
-) -> Reply:
+) -> ToolReply:
     if b is None:
         newest: Sequence[LogEntry] = memory.log(limit=1)
         b = newest[0].seq if newest else 0
@@ -131,7 +131,7 @@ def _difference(
     page = changes[after : after + limit]
     first, second = name_of(str(a)), name_of(str(b))
 
-    def build(items: int, length: int) -> Reply:
+    def build(items: int, length: int) -> ToolReply:
         following = after + items if after + items < len(changes) else None
         result = DiffResult(
             a=first,
@@ -145,6 +145,6 @@ def _difference(
         lines += [line_of(change) for change in result.changes]
         if following is not None:
             lines.append(f"{len(changes) - following} more: call it again with after={following}.")
-        return Reply(result, "\n".join(lines) or f"Memory at {first} and at {second} is the same.")
+        return ToolReply(result, "\n".join(lines) or f"Memory at {first} and at {second} is the same.")
 
     return budget.fill(len(page), build)

@@ -16,8 +16,8 @@ from pydantic import BaseModel, Field
 
 from backstory.ledger.core.errors import ConflictError, WrongExpectedVersionError
 from backstory.ledger.rules.undo import Note
-from backstory.mcp.answering import Confirmation, Failure, can_ask, current, result_of
-from backstory.mcp.budget import Budget, Reply, cut, quoted
+from backstory.mcp.answering import Confirmation, ToolFailure, can_ask, current, result_of
+from backstory.mcp.budget import Budget, ToolReply, cut, quoted
 from backstory.mcp.tools.memory_tool import MemoryTool
 from backstory.mcp.tools.reading import DATA
 from backstory.mcp.tools.results import Change, RevertResult, line_of, of_events, shortened
@@ -72,7 +72,7 @@ async def _plan(seq: int | str) -> Plan:
     try:
         # Who may not write must not learn here what would change.
         return await answering.work("write", lambda memory: _planned(answering.codes, memory, seq))
-    except Failure as failure:
+    except ToolFailure as failure:
         return Plan(0, problem=str(failure))
 
 
@@ -139,7 +139,7 @@ def _planned(codes: Confirmation, memory: MemoryHandle, named: int | str) -> Pla
     )
 
 
-def _reverted(budget: Budget, codes: Confirmation, memory: MemoryHandle, planned: Plan) -> Reply:
+def _reverted(budget: Budget, codes: Confirmation, memory: MemoryHandle, planned: Plan) -> ToolReply:
     head = memory.head()
     if _planned(codes, memory, planned.seq).code != planned.code:
         raise ConflictError(_OUTDATED)
@@ -153,7 +153,7 @@ def _reverted(budget: Budget, codes: Confirmation, memory: MemoryHandle, planned
     return _reply(budget, planned, "reverted", told, commit=done.commit)
 
 
-def _not_done(budget: Budget, planned: Plan) -> Reply:
+def _not_done(budget: Budget, planned: Plan) -> ToolReply:
     if planned.conflicts:
         told = (
             f"Commit {planned.seq} was not undone, since this would overwrite later changes. Undo those first, or the "
@@ -171,11 +171,11 @@ def _reply(
     *,
     commit: int | None = None,
     confirm: str | None = None,
-) -> Reply:
+) -> ToolReply:
     undo = planned.undo
     left_alone = () if undo is None else (*undo.superseded, *(undo.users.superseded if undo.users else ()))
 
-    def build(items: int, length: int) -> Reply:
+    def build(items: int, length: int) -> ToolReply:
         shown = shortened(planned.changes[:items], length)
         result = RevertResult.model_validate(
             {
@@ -194,7 +194,7 @@ def _reply(
         lines += [f"conflict: {note}" for note in result.conflicts]
         if result.left_out:
             lines.append(f"and {result.left_out} more changes")
-        return Reply(result, "\n".join(lines))
+        return ToolReply(result, "\n".join(lines))
 
     return budget.fill(len(planned.changes), build)
 

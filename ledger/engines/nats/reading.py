@@ -57,7 +57,7 @@ class Stubs(msgspec.Struct, frozen=True):
 _NO_STUBS = Stubs(0, {}, (), (0,), {})
 
 
-class StreamPlace(msgspec.Struct, frozen=True):
+class SequencePlace(msgspec.Struct, frozen=True):
     """A known sequence: the commits after `seq` come after the message `at`."""
 
     origin: int
@@ -74,7 +74,7 @@ class StreamReading:
         self._subjects = subjects
         self._stubs: Recent[str, Stubs] = Recent(_REMEMBERED)
         self._newest: Recent[str, Tip] = Recent(_REMEMBERED)
-        self._places: Recent[str, StreamPlace] = Recent(_REMEMBERED)
+        self._places: Recent[str, SequencePlace] = Recent(_REMEMBERED)
 
     def tip(self, stream: str) -> Tip:
         """Return where a stream stands; never an older place than was returned before.
@@ -248,7 +248,7 @@ class StreamReading:
         finally:
             known = self._places.get(stream)
             if known is None or known.origin != tip.origin or known.seq < seq:
-                self._places.put(stream, StreamPlace(tip.origin, seq, at - 1))
+                self._places.put(stream, SequencePlace(tip.origin, seq, at - 1))
 
     def _begin(self, stream: str, name: str, subject: str, after: int, tip: Tip) -> int:
         """Return a sequence at or before that of the first commit after a seq, and after those before it."""

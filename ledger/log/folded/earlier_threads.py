@@ -15,7 +15,14 @@ from backstory.ledger.core.events import Redacted, Turn, TurnRange
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.engines.port import EventStore, Record
 from backstory.ledger.log.commits import commit_at, read_commits
-from backstory.ledger.log.folded.snapshot import Origin, Place, RecordedLine, RecordedLines, Snapshots, ThreadSnapshot
+from backstory.ledger.log.folded.snapshot import (
+    Place,
+    RecordedLine,
+    RecordedLines,
+    SnapshotOrigin,
+    Snapshots,
+    ThreadSnapshot,
+)
 from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.ranges import members
 from backstory.ledger.threads.transcript import Thread
@@ -39,7 +46,7 @@ class EarlierThreads:
         scope: Scope,
         coverage: Coverage,
         snapshots: Snapshots,
-        origin: Origin,
+        origin: SnapshotOrigin,
     ) -> None:
         self._store = store
         self._ledger = scope.stream(LEDGER)
@@ -73,7 +80,7 @@ class EarlierThreads:
             known = self._snapshots.thread(name, self._origin, BLOCK_TURNS)
             if known is not None and known.turns:
                 self._coverage.adopt(name, known.coverage)
-                return Thread(name, StoredTurns(name, known, self._snapshots, self._origin, self))
+                return Thread(name, EarlierThreadTurns(name, known, self._snapshots, self._origin, self))
             thread = self._read(name)
         if any(turn is None and n not in thread.traces for n, turn in enumerate(thread.turns, 1)):
             # Erased since the origin. The state starts over with its next refresh; this thread needs the erasure now.
@@ -173,11 +180,11 @@ class EarlierThreads:
                     yield event
 
 
-class StoredTurns:
+class EarlierThreadTurns:
     """See `EarlierTurns`; safe for one thread at a time."""
 
     def __init__(
-        self, name: str, known: ThreadSnapshot, snapshots: Snapshots, origin: Origin, log: EarlierThreads
+        self, name: str, known: ThreadSnapshot, snapshots: Snapshots, origin: SnapshotOrigin, log: EarlierThreads
     ) -> None:
         self.count = known.turns
         self.seq = origin.transcript.seq

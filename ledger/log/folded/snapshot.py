@@ -26,7 +26,7 @@ class Place(msgspec.Struct, frozen=True):
     byte: int
 
 
-class Origin(msgspec.Struct, frozen=True):
+class SnapshotOrigin(msgspec.Struct, frozen=True):
     """A moment to go on from: the memory at the ledger's head, and where both streams stood.
 
     `ledger_end` and `transcript_end` are the bytes behind the last line taken in; `transcript_at` the time of the
@@ -100,31 +100,31 @@ class Snapshots(Protocol):
     An implementation never includes an erasure that is not complete: the lines it points to hold no erased content.
     """
 
-    def origin(self) -> Origin | None:
+    def origin(self) -> SnapshotOrigin | None:
         """Return the newest origin whose hashes are still those of the streams; None: replay from the start."""
 
-    def places(self, thread: str, origin: Origin) -> tuple[Sequence[Place], Sequence[Place]]:
+    def places(self, thread: str, origin: SnapshotOrigin) -> tuple[Sequence[Place], Sequence[Place]]:
         """Return the lines about a thread, up to an origin: the ledger's commits, then the transcript's, in order."""
 
     def places_of(
-        self, threads: Collection[str], origin: Origin
+        self, threads: Collection[str], origin: SnapshotOrigin
     ) -> Mapping[str, tuple[Sequence[Place], Sequence[Place]]]:
         """Return the same for many threads, by name; fewer of them where looking up each costs less."""
 
-    def thread(self, thread: str, origin: Origin, newest: int) -> ThreadSnapshot | None:
+    def thread(self, thread: str, origin: SnapshotOrigin, newest: int) -> ThreadSnapshot | None:
         """Return a thread as of an origin, with the lines of its newest turns.
 
         None if only a later state is known.
         """
 
-    def lines(self, thread: str, turns: TurnRange, origin: Origin) -> RecordedLines:
+    def lines(self, thread: str, turns: TurnRange, origin: SnapshotOrigin) -> RecordedLines:
         """Return the lines that record turns of a thread; what was redacted behind the last turn comes with that."""
 
-    def recorded_by(self, thread: str, seq: int, origin: Origin) -> int:
+    def recorded_by(self, thread: str, seq: int, origin: SnapshotOrigin) -> int:
         """Return how many of a thread's turns were recorded up to a commit of the transcript before an origin."""
 
-    def threads(self, origin: Origin) -> Sequence[str]:
+    def threads(self, origin: SnapshotOrigin) -> Sequence[str]:
         """Return the names of all threads recorded up to an origin, by first word."""
 
-    def unsettled(self, origin: Origin) -> Sequence[str]:
+    def unsettled(self, origin: SnapshotOrigin) -> Sequence[str]:
         """Return, by first word, at least the threads in which a turn up to an origin is not covered."""

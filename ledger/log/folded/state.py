@@ -17,7 +17,7 @@ from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import must_belong, must_not_shrink, read_commits_and_ends
 from backstory.ledger.log.folded.earlier_threads import EarlierThreads
-from backstory.ledger.log.folded.snapshot import Origin, Snapshots
+from backstory.ledger.log.folded.snapshot import SnapshotOrigin, Snapshots
 from backstory.ledger.threads.coverage import COVERING_ALL, Coverage
 from backstory.ledger.threads.transcript import Transcript
 
@@ -68,7 +68,7 @@ class FoldedState:
             self._begin(self._snapshots.origin())
         self._begun = True
 
-    def _begin(self, origin: Origin | None) -> None:
+    def _begin(self, origin: SnapshotOrigin | None) -> None:
         self.beginnings += 1
         firsts = ("", "") if origin is None else origin.firsts
         self.firsts = dict(zip((self.ledger, self.transcript_stream), firsts, strict=True))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from backstory.ledger.erasure.digest import Seal
+from backstory.ledger.erasure.digest import ContentSeal
 from backstory.ledger.threads.delivery.told import TellingOf, ThreadPlace, begin_of_question
 from backstory.ledger.threads.transcript import Thread
 
@@ -28,7 +28,10 @@ _LAST_TURNS = 16
 
 
 def continued(
-    threads: Iterable[Thread], messages: Sequence[Kept], seal: Callable[[], Seal | None] = lambda: None, now: str = ""
+    threads: Iterable[Thread],
+    messages: Sequence[Kept],
+    seal: Callable[[], ContentSeal | None] = lambda: None,
+    now: str = "",
 ) -> list[tuple[str, ThreadPlace]]:
     """Return the threads that a conversation may continue, the likeliest first, each with its place there.
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from backstory.ledger.core.events import Turn
-from backstory.ledger.erasure.digest import Seal
+from backstory.ledger.erasure.digest import ContentSeal
 from backstory.ledger.text.acknowledgements import has_substance
 from backstory.ledger.threads.delivery.turn_match import Piece, Said, TurnWalk, is_reasoning, matched, matches
 from backstory.ledger.threads.transcript import Thread
@@ -70,7 +70,7 @@ class _Sent(NamedTuple):
 def align_delivery(
     thread: Thread,
     messages: Sequence[Kept],
-    seal: Seal | None = None,
+    seal: ContentSeal | None = None,
     *,
     forgotten: Collection[int] = (),
     sent_before: bool = False,
@@ -93,7 +93,7 @@ def align_delivery(
 
 
 def align_whole(
-    thread: Thread, messages: Sequence[Kept], seal: Seal | None = None, *, forgotten: Collection[int] = ()
+    thread: Thread, messages: Sequence[Kept], seal: ContentSeal | None = None, *, forgotten: Collection[int] = ()
 ) -> ResendAlignment:
     """Align a delivery that replaces the thread: what both begin with stays, everything behind it is superseded."""
     known: set[int] = set()
@@ -134,7 +134,7 @@ def _sent(thread: Thread, messages: Sequence[Kept], forgotten: Collection[int]) 
     return found
 
 
-def _is(piece: Piece | None, message: Kept, seal: Seal | None) -> bool:
+def _is(piece: Piece | None, message: Kept, seal: ContentSeal | None) -> bool:
     """Whether a message is this turn sent again: by its id where it has one, by its words otherwise."""
     if piece is None:
         return False
@@ -172,7 +172,7 @@ class _Delivery:
         thread: Thread,
         messages: Sequence[Kept],
         sent: Sequence[_Sent],
-        seal: Seal | None,
+        seal: ContentSeal | None,
         *,
         sent_before: bool,
     ) -> None:

@@ -25,7 +25,7 @@ import msgspec
 
 from backstory.ledger.core.events import Turn
 from backstory.ledger.core.moments import parse_moment
-from backstory.ledger.erasure.digest import Seal
+from backstory.ledger.erasure.digest import ContentSeal
 from backstory.ledger.text.acknowledgements import has_substance
 from backstory.ledger.threads.delivery.resend import NOTHING_KNOWN, ResendAlignment, resemble
 from backstory.ledger.threads.delivery.turn_match import Piece, Said, matches, may_be_same, plain_words
@@ -132,7 +132,7 @@ def begin_of_exchange(messages: Sequence[Kept]) -> int:
 
 
 def place_of(
-    thread: Thread, messages: Sequence[Kept], *, seal: Seal | None = None, now: str = ""
+    thread: Thread, messages: Sequence[Kept], *, seal: ContentSeal | None = None, now: str = ""
 ) -> ThreadPlace | None:
     """Find the place of a conversation in a thread; None where the thread is another conversation.
 
@@ -159,7 +159,7 @@ class TellingOf:
         self.asked = sum(one.asked for one in self.said)
         self.words = {one.words for one in self.said}
 
-    def place_in(self, thread: Thread, *, seal: Seal | None = None, now: str = "") -> ThreadPlace | None:
+    def place_in(self, thread: Thread, *, seal: ContentSeal | None = None, now: str = "") -> ThreadPlace | None:
         """See `place_of`."""
         return _Search(thread, self, seal, now).place() if self.said and len(thread.turns) else None
 
@@ -169,7 +169,7 @@ def align_told(
     messages: Sequence[Kept],
     told: Told,
     *,
-    seal: Seal | None = None,
+    seal: ContentSeal | None = None,
     now: str = "",
 ) -> ResendAlignment:
     """Align a conversation, as a model is asked with it, with its thread.
@@ -233,7 +233,7 @@ def _behind(thread: Thread, n: int) -> Iterator[Piece]:
             yield piece
 
 
-def _is_answer(piece: Piece, answer: Kept, seal: Seal | None) -> bool:
+def _is_answer(piece: Piece, answer: Kept, seal: ContentSeal | None) -> bool:
     recognised = isinstance(piece, Turn) or (piece.digest is not None and seal is not None)
     return recognised and matches(piece, Said.of(answer), seal)
 
@@ -278,7 +278,7 @@ class _Pairs(NamedTuple):
 class _Search:
     """One conversation against the end of one thread."""
 
-    def __init__(self, thread: Thread, telling: TellingOf, seal: Seal | None, now: str) -> None:
+    def __init__(self, thread: Thread, telling: TellingOf, seal: ContentSeal | None, now: str) -> None:
         self._thread = thread
         self._telling = telling
         self._messages = telling.messages

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from backstory.ledger.core.events import Event, Turn, TurnRange, TurnRecorded, TurnSuperseded
-from backstory.ledger.erasure.digest import Seal
+from backstory.ledger.erasure.digest import ContentSeal
 from backstory.ledger.text.acknowledgements import has_substance
 from backstory.ledger.threads.delivery.resend import NOTHING_KNOWN, align_delivery, align_whole
 from backstory.ledger.threads.delivery.told import Told, align_told
@@ -122,7 +122,7 @@ def align(
     *,
     mode: Mode | Told = "conversation",
     highest: int = 0,
-    seal: Seal | None = None,
+    seal: ContentSeal | None = None,
     sent_before: bool = False,
     is_covered: Callable[[int], bool] = lambda _: False,
 ) -> Arrival:
@@ -171,7 +171,7 @@ def align(
     return Arrival(tuple(fresh), max(len(thread.turns), highest) + 1, tuple(superseded), at)
 
 
-def _forgotten(thread: Thread, messages: Sequence[Kept], seal: Seal | None) -> frozenset[int]:
+def _forgotten(thread: Thread, messages: Sequence[Kept], seal: ContentSeal | None) -> frozenset[int]:
     """The messages without ids that were forgotten on request, by index; a bare "yes" is kept."""
     if seal is None or not thread.forgotten:
         return frozenset()
@@ -184,7 +184,7 @@ def _forgotten(thread: Thread, messages: Sequence[Kept], seal: Seal | None) -> f
     )
 
 
-def _was_erased(thread: Thread, message: Kept, seal: Seal | None) -> bool:
+def _was_erased(thread: Thread, message: Kept, seal: ContentSeal | None) -> bool:
     """Whether a message with an id is an erased turn sent again: by its digest, or else by its id and its length.
 
     Without a digest they prove nothing where the id may have been ours, or where a later text stands under it.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from backstory.ledger.core.events import Turn
-from backstory.ledger.erasure.digest import Seal
+from backstory.ledger.erasure.digest import ContentSeal
 from backstory.ledger.text.acknowledgements import has_substance
 from backstory.ledger.text.blocks import spoken
 from backstory.ledger.threads.turn_columns import Trace
@@ -86,7 +86,7 @@ class Said(NamedTuple):
         """Whether a turn says this."""
         return turn.role == self.role and (turn.content in self.forms or spoken_in(turn) == self.content)
 
-    def is_sealed_in(self, digest: str, seal: Seal) -> bool:
+    def is_sealed_in(self, digest: str, seal: ContentSeal) -> bool:
         """Whether a digest is that of this."""
         return any(seal(self.role, form) == digest for form in self.forms)
 
@@ -122,7 +122,7 @@ Piece: TypeAlias = Turn | Trace
 """A turn, or what is left of an erased one."""
 
 
-def matches(piece: Piece, said: Said | tuple[str, str], seal: Seal | None) -> bool:
+def matches(piece: Piece, said: Said | tuple[str, str], seal: ContentSeal | None) -> bool:
     """Say whether a message may be a turn: by its words, by the digest of an erased one, or else by its length."""
     one = Said(*said)
     if isinstance(piece, Turn):
@@ -133,7 +133,7 @@ def matches(piece: Piece, said: Said | tuple[str, str], seal: Seal | None) -> bo
 
 
 def matched(
-    said: Sequence[Said], pieces: Sequence[Piece], passes: Callable[[Piece], bool], seal: Seal | None
+    said: Sequence[Said], pieces: Sequence[Piece], passes: Callable[[Piece], bool], seal: ContentSeal | None
 ) -> list[Piece] | None:
     """Match messages one after the other with pieces, of which some may be passed over."""
     found: list[Piece] = []
@@ -157,7 +157,7 @@ class TurnWalk:
     time linear in the messages for threads of a few thousand turns.
     """
 
-    def __init__(self, pieces: Sequence[Piece], withdrawn: Container[int], seal: Seal | None) -> None:
+    def __init__(self, pieces: Sequence[Piece], withdrawn: Container[int], seal: ContentSeal | None) -> None:
         self._seal = seal
         self._said: dict[tuple[str, str], list[int]] = {}
         self._digests: dict[str, list[int]] = {}

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from backstory.projections.search.lexical.column_file import Columns
 from backstory.projections.search.lexical.entry import Entry, Part, Scored, Worth
 from backstory.projections.search.lexical.lazy_filter import LazyFilter, StoredFilter
-from backstory.projections.search.lexical.neighbours import Floats, Neighbours, Slots
+from backstory.projections.search.lexical.neighbours import Neighbours, Weights
 from backstory.projections.search.lexical.places import StoredPlaces
-from backstory.projections.search.lexical.postings import NOWHERE, Growing, Postings
+from backstory.projections.search.lexical.postings import NOWHERE, Growing, Postings, Slots
 from backstory.projections.search.lexical.tags import Tags
 from backstory.projections.search.lexical.tokenizer import as_said, spellings, words_of, words_of_day
 
@@ -95,7 +95,7 @@ class LexicalIndex:
         """The words of facts, by the slot of the turn that they were learned from."""
         self._asks = Growing(np.zeros(1, np.int32) if file is None else file.column("asks"))
         """Which slots are short questions."""
-        self._counting: Floats | None = None
+        self._counting: Weights | None = None
         self._nearby = Neighbours(stored)
         self._speakers = Tags(words_of, file, "speakers")
         self._days = Tags(words_of_day, file, "days")
@@ -216,7 +216,7 @@ class LexicalIndex:
             found = self._among(keep, scores, hits, k, worth)
         return [Scored(self._key(slot), float(scores[slot])) for slot in found]
 
-    def _among(self, keep: Collection[str], scores: Floats, hits: Slots, k: int, worth: Worth | None) -> list[int]:
+    def _among(self, keep: Collection[str], scores: Weights, hits: Slots, k: int, worth: Worth | None) -> list[int]:
         """The best slots whose keys are in `keep`."""
         if isinstance(keep, StoredFilter) and keep.stored is self._stored:
             return list(islice(self._best_first(scores, hits[self._allowed(keep, hits)], k, worth), k))
@@ -242,12 +242,12 @@ class LexicalIndex:
         allowed[~stored] = [self._key(slot) in keep for slot in hits[~stored].tolist()]
         return allowed
 
-    def _of_few(self, keys: Collection[str], scores: Floats, k: int, worth: Worth | None) -> list[int]:
+    def _of_few(self, keys: Collection[str], scores: Weights, k: int, worth: Worth | None) -> list[int]:
         kept = {slot for key in keys if (slot := self._slot(key)) is not None and scores[slot] > 0}
         hits = np.array(sorted(kept), dtype=np.int64)
         return list(islice(self._best_first(scores, hits, k, worth), k))
 
-    def _best_first(self, scores: Floats, hits: Slots, portion: int, worth: Worth | None) -> Iterator[int]:
+    def _best_first(self, scores: Weights, hits: Slots, portion: int, worth: Worth | None) -> Iterator[int]:
         """All hits in order; sorted in portions, since mostly only the first few are asked for."""
         while len(hits):
             top = hits
@@ -262,7 +262,7 @@ class LexicalIndex:
             yield from map(int, top[np.lexsort((-ranks, -worths, -scores[top]))])
             portion *= 8
 
-    def _scores(self, query: str) -> Floats:
+    def _scores(self, query: str) -> Weights:
         """The score of every slot."""
         said = as_said(query)
         scores = np.zeros(len(self._postings))
@@ -275,12 +275,12 @@ class LexicalIndex:
                 scores += weight * boost
         return scores * self._factors()
 
-    def _totals(self, term: _Term) -> tuple[Slots | slice, Floats]:
+    def _totals(self, term: _Term) -> tuple[Slots | slice, Weights]:
         own = NOWHERE if term.number is None else self._postings.column(term.number)
         told = NOWHERE if term.told is None else self._told.column(term.told)
         return self._nearby.totals(own, told, len(self._postings))
 
-    def _factors(self) -> Floats:
+    def _factors(self) -> Weights:
         """What the score of each slot is multiplied by."""
         if self._counting is None:
             self._counting = np.ones(len(self._postings))
@@ -323,7 +323,7 @@ class LexicalIndex:
         )
         return _Term(written, number, told, within, _rarity(within, len(self)))
 
-    def _saturated(self, term: _Term, slots: Slots | slice, total: Floats) -> Floats:
+    def _saturated(self, term: _Term, slots: Slots | slice, total: Weights) -> Weights:
         """What a term adds to slots that have it so often, in and around them."""
         width = self._nearby.relative_widths(len(self))[slots]
         return term.weight * (_SATURATION + 1) * total / (total + _SATURATION * (1 - _LENGTH + _LENGTH * width))

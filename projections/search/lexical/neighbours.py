@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from backstory.projections.search.lexical.column_file import Columns, Numbers
 from backstory.projections.search.lexical.places import StoredPlaces, joined
-from backstory.projections.search.lexical.postings import Column, Growing
+from backstory.projections.search.lexical.postings import Growing, Slots, WordColumn
 
-Floats = NDArray[np.float64]
-Slots = NDArray[np.int64]
+Weights = NDArray[np.float64]
 
 UNIT = 500
 _BEFORE = (8, 5, 3, 2)
@@ -64,7 +63,7 @@ class Neighbours:
         self._widths = Growing()
         self._stale: set[int] = set()
         self._total = 0
-        self._relative: Floats | None = None
+        self._relative: Weights | None = None
         for name, column in self._columns().items():
             column.extend([0] if stored is None else stored.file.column(name))
         self._total = int(self._widths.now.sum(dtype=np.int64))
@@ -156,7 +155,7 @@ class Neighbours:
         if after:
             self._previous.now[after] = before
 
-    def totals(self, column: Column, told: Column, slots: int) -> tuple[Slots | slice, Floats]:
+    def totals(self, column: WordColumn, told: WordColumn, slots: int) -> tuple[Slots | slice, Weights]:
         """Spread a word to the neighbours: which slots have it or are next to one that has, and how often.
 
         What a neighbour says counts in part, what facts say of a slot counts as its own. The slots are a slice of all
@@ -182,7 +181,7 @@ class Neighbours:
         hit = np.flatnonzero(total)
         return hit, total[hit]
 
-    def relative_widths(self, entries: int) -> Floats:
+    def relative_widths(self, entries: int) -> Weights:
         """How many words there are in and around each slot, the neighbours' in part; 1 is the mean over all entries."""
         self._settle()
         if self._relative is None:

@@ -48,14 +48,14 @@ class Growing:
         self._all[before : self._size] = numbers
 
 
-class Column(NamedTuple):
+class WordColumn(NamedTuple):
     """The entries in which one word stands: their slots, and how often it does."""
 
     slots: Ints
     counts: Small
 
 
-NOWHERE = Column(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32))
+NOWHERE = WordColumn(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32))
 
 
 class _Segment:
@@ -199,7 +199,7 @@ class Postings:
         """In how many entries a word stands."""
         return int(self._within.now[number])
 
-    def column(self, number: int) -> Column:
+    def column(self, number: int) -> WordColumn:
         """The entries alive in which a word stands."""
         found: list[tuple[Ints, Small]] = []
         if self._stored is not None and number < len(self._stored.within):
@@ -218,7 +218,7 @@ class Postings:
         if self.entries + 1 < len(self):
             alive = self._alive.now[slots] > 0
             slots, counts = slots[alive], counts[alive]
-        return Column(slots, counts)
+        return WordColumn(slots, counts)
 
     def _settled(self) -> list[_Segment]:
         """The segments, with all that was added in one of them."""

@@ -25,7 +25,7 @@ from backstory.projections.derived_files import UnusableError
 from backstory.projections.search.lexical.entry import Scored
 from backstory.projections.search.vectors.embedder import Embedder, Floats, packed, passages_by, query_by
 from backstory.projections.search.vectors.passages import Passage
-from backstory.projections.search.vectors.vector_file import Kept, Made, Row, Stamp, VectorFile
+from backstory.projections.search.vectors.vector_file import KeptRows, Made, Stamp, VectorFile, VectorRow
 
 if TYPE_CHECKING:
     from backstory.projections.search.vectors.vector_space import Ident, VectorSpace
@@ -227,25 +227,25 @@ class Vectors:
         self._take(kept)
         return True
 
-    def _homeless(self) -> list[Row]:
+    def _homeless(self) -> list[VectorRow]:
         """What could not be written; nothing of that was erased since."""
         return [
-            Row(name, *ident, space.data(ident))
+            VectorRow(name, *ident, space.data(ident))
             for name, space in self._spaces.items()
             for ident in space.idents() - self._numbers.get(name, {}).keys()
         ]
 
-    def _goes_on(self, kept: Kept) -> bool:
+    def _goes_on(self, kept: KeptRows) -> bool:
         return kept.made == self._made and self._stamp is not None and kept.stamp[0] == self._stamp[0]
 
-    def _take(self, kept: Kept) -> None:
+    def _take(self, kept: KeptRows) -> None:
         self._made, self._stamp = kept.made, kept.stamp
         for number, row in kept.rows.items():
             self._numbers.setdefault(row.space, {})[row.key, row.digest] = number
             self._last = max(self._last, number)
         self._put(kept.rows.values())
 
-    def _put(self, rows: Iterable[Row]) -> None:
+    def _put(self, rows: Iterable[VectorRow]) -> None:
         by_space: dict[str, list[tuple[Ident, bytes]]] = {}
         for row in rows:
             by_space.setdefault(row.space, []).append(((row.key, row.digest), row.data))
@@ -316,12 +316,11 @@ class Vectors:
             if here is None:
                 return
             numbers = self._numbers.get(space, {})
-            rows = [Row(space, *ident, here.data(ident)) for ident in known & wanted & here.idents() - numbers.keys()]
-            if not self._keeps_a_file():
-                rows = []
+            unkept = known & wanted & here.idents() - numbers.keys() if self._keeps_a_file() else ()
+            rows = [VectorRow(space, *ident, here.data(ident)) for ident in unkept]
             holders = {ident[1]: ident for ident in known if ident[1] in lacking and ident in here}
             for digest, holder in holders.items():
-                rows += [Row(space, *ident, here.data(holder)) for ident in lacking[digest].idents]
+                rows += [VectorRow(space, *ident, here.data(holder)) for ident in lacking[digest].idents]
             gone = known - wanted
             if (rows or gone) and self._keep(begun, space, rows, gone):
                 for digest in holders:
@@ -353,7 +352,7 @@ class Vectors:
                     return done
                 self._check_size(vectors.shape[1], partial(self._query_size, batch[0].text))
                 made = zip(batch, packed(vectors), strict=True)
-                rows = [Row(space, *ident, data) for lack, data in made for ident in lack.idents]
+                rows = [VectorRow(space, *ident, data) for lack, data in made for ident in lack.idents]
                 if not self._keep(begun, space, rows, ()):
                     return done
                 done += len(rows)
@@ -379,7 +378,7 @@ class Vectors:
     def _keeps_a_file(self) -> bool:
         return not self._alone and self._file.path.parent.is_dir()
 
-    def _keep(self, begun: _Moment, space: str, rows: list[Row], gone: Collection[Ident]) -> bool:
+    def _keep(self, begun: _Moment, space: str, rows: list[VectorRow], gone: Collection[Ident]) -> bool:
         """Keep rows and let go of others; False where something was erased since the moment their texts were read."""
         with self._mutex:
             if begun.purged != self._purged or self._file.is_closed():
@@ -398,7 +397,7 @@ class Vectors:
             self._keep_here(space, rows, gone)
             return True
 
-    def _keep_in_file(self, begun: _Moment, space: str, rows: list[Row], gone: Collection[Ident]) -> bool:
+    def _keep_in_file(self, begun: _Moment, space: str, rows: list[VectorRow], gone: Collection[Ident]) -> bool:
         self._bring_up()
         if self._unreadable:
             raise UnusableError("what is in it cannot be read")
@@ -420,7 +419,7 @@ class Vectors:
             self._keep_here(space, rows, gone)
         return True
 
-    def _must_agree(self, rows: list[Row]) -> None:
+    def _must_agree(self, rows: list[VectorRow]) -> None:
         self._bring_up()
         before, now = self._dimensions, len(rows[0].data) // 2 if rows else self._dimensions
         if before not in (0, now):
@@ -438,7 +437,7 @@ class Vectors:
         self._file.erase()
         self._drop()
 
-    def _keep_here(self, space: str, rows: list[Row], gone: Collection[Ident]) -> None:
+    def _keep_here(self, space: str, rows: list[VectorRow], gone: Collection[Ident]) -> None:
         self._put(rows)
         known, numbers = self._spaces.get(space), self._numbers.get(space, {})
         if known is not None:
@@ -470,14 +469,14 @@ class Vectors:
             epoch = self._file.erase(self._dimensions, () if self._alone else rows)
             self._replace(rows, epoch)
 
-    def _rows_of(self, stand: set[tuple[str, str, bytes]]) -> list[Row]:
+    def _rows_of(self, stand: set[tuple[str, str, bytes]]) -> list[VectorRow]:
         return [
-            Row(space, key, digest, self._spaces[space].data((key, digest)))
+            VectorRow(space, key, digest, self._spaces[space].data((key, digest)))
             for space, key, digest in sorted(stand)
             if space in self._spaces and (key, digest) in self._spaces[space]
         ]
 
-    def _replace(self, rows: list[Row], epoch: str) -> None:
+    def _replace(self, rows: list[VectorRow], epoch: str) -> None:
         self._drop()
         self._epoch = epoch
         if not self._keeps_a_file():

@@ -53,7 +53,7 @@ Stamp = tuple[int, int, int]
 """Inode, size and time of change: one state of the file."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class VectorRow(msgspec.Struct, frozen=True):
     """The vector of a text, as half-precision floats; `digest` is the text's."""
 
     space: str
@@ -71,14 +71,14 @@ class Made(msgspec.Struct, frozen=True):
     dropped: int = 0
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptRows(msgspec.Struct, frozen=True):
     """What a file holds behind a number: rows by their numbers, when it was looked at.
 
     Where it holds more rows than these, the stamp is that of no state of the file, but for the inode.
     """
 
     made: Made
-    rows: dict[int, Row]
+    rows: dict[int, VectorRow]
     stamp: Stamp
 
 
@@ -165,7 +165,7 @@ class VectorFile:
         stamp = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
         return None if self._foreign is not None and stamp == self._foreign[1] else stamp
 
-    def read(self, behind: int = 0) -> Kept | None:
+    def read(self, behind: int = 0) -> KeptRows | None:
         """Return the first rows that the file holds behind a number; None: there is no file, or only another model's.
 
         Where it is damaged or old it is taken away.
@@ -185,7 +185,7 @@ class VectorFile:
             self._begin_anew(str(error), stamp)
             return None
 
-    def _read(self, behind: int, stamp: Stamp) -> Kept | None:
+    def _read(self, behind: int, stamp: Stamp) -> KeptRows | None:
         with closing(connect(self.path, busy_seconds=_BUSY_SECONDS)) as db:
             db.execute("BEGIN")
             made = _made(db.execute("SELECT version, model, dimensions, epoch, dropped FROM made").fetchall())
@@ -199,7 +199,7 @@ class VectorFile:
                 (behind, _PORTION),
             )
             rows = _rows(found.fetchall(), 2 * made.dimensions)
-            return Kept(made, rows, stamp if len(rows) < _PORTION else (stamp[0], 0, 0))
+            return KeptRows(made, rows, stamp if len(rows) < _PORTION else (stamp[0], 0, 0))
 
     def _leave(self, maker: str, stamp: Stamp) -> None:
         """Leave another model's file alone: its server may be the one that answers, or the name a slip of the pen."""
@@ -226,7 +226,7 @@ class VectorFile:
 
     # Writing; the caller holds the lock.
 
-    def write(self, made: Made, put: Sequence[Row], drop: Iterable[int] = ()) -> dict[int, Row]:
+    def write(self, made: Made, put: Sequence[VectorRow], drop: Iterable[int] = ()) -> dict[int, VectorRow]:
         """Add rows to the file, and take away what has these numbers; return what was added by its new numbers.
 
         Where there is no file, or only another model's, it is begun. The caller holds the lock, and has seen that
@@ -244,7 +244,7 @@ class VectorFile:
         except (StoreError, DamagedError, FileNotFoundError) as error:
             raise UnusableError(str(error)) from error
 
-    def _write(self, made: Made, put: Sequence[Row], drop: Sequence[int]) -> dict[int, Row]:
+    def _write(self, made: Made, put: Sequence[VectorRow], drop: Sequence[int]) -> dict[int, VectorRow]:
         with closing(connect(self.path, busy_seconds=_BUSY_SECONDS)) as db:
             db.execute("BEGIN IMMEDIATE")
             if drop:
@@ -254,7 +254,7 @@ class VectorFile:
             db.execute("COMMIT")
         return dict(zip(numbers, put, strict=True))
 
-    def _make(self, path: Path, made: Made, rows: Iterable[Row]) -> None:
+    def _make(self, path: Path, made: Made, rows: Iterable[VectorRow]) -> None:
         """Fill an empty file."""
         with closing(connect(path, busy_seconds=_BUSY_SECONDS)) as db:
             db.execute("BEGIN")
@@ -270,7 +270,7 @@ class VectorFile:
 
     # Erasing.
 
-    def erase(self, dimensions: int = 0, rows: Sequence[Row] = ()) -> str:
+    def erase(self, dimensions: int = 0, rows: Sequence[VectorRow] = ()) -> str:
         """Begin a new epoch with nothing but these rows; return it.
 
         Where nothing was ever kept, and no writer has the lock file, there is nothing to do.
@@ -306,7 +306,7 @@ class VectorFile:
             os.close(descriptor)
         return epoch
 
-    def _replace(self, made: Made, rows: Sequence[Row]) -> None:
+    def _replace(self, made: Made, rows: Sequence[VectorRow]) -> None:
         with replacing(self.path) as fresh, classified():
             self._make(fresh, made, rows)
 
@@ -331,7 +331,7 @@ class VectorFile:
                 self._leases.remove(held)
 
 
-def _insert(db: sqlite3.Connection, row: Row) -> int:
+def _insert(db: sqlite3.Connection, row: VectorRow) -> int:
     key = row.key.encode(errors="surrogatepass")
     values = (row.space, key, row.digest, row.data, _sum(row.space, key, row.digest, row.data))
     number = db.execute("INSERT INTO vector(space, key, digest, data, sum) VALUES(?, ?, ?, ?, ?)", values).lastrowid
@@ -344,13 +344,13 @@ def _sum(space: str, key: bytes, digest: bytes, data: bytes) -> int:
     return zlib.crc32(b"".join((space.encode(), key, digest, data)))
 
 
-def _rows(found: list[object], size: int) -> dict[int, Row]:
-    rows: dict[int, Row] = {}
+def _rows(found: list[object], size: int) -> dict[int, VectorRow]:
+    rows: dict[int, VectorRow] = {}
     try:
         # All at once: a match of each takes as long as everything else.
         for number, space, key, digest, data, checksum in msgspec.convert(found, list[_Stored], builtin_types=(bytes,)):
             if checksum == _sum(space, key, digest, data) and len(data) == size:
-                rows[number] = Row(space, key.decode(errors="surrogatepass"), digest, data)
+                rows[number] = VectorRow(space, key.decode(errors="surrogatepass"), digest, data)
     except msgspec.ValidationError:
         rows.clear()
     if len(rows) < len(found):

@@ -34,7 +34,7 @@ _library: Any = faiss
 Ident: TypeAlias = tuple[str, bytes]
 """A key, and the digest of a text that was embedded for it."""
 
-Near: TypeAlias = tuple[str, float]
+NearKey: TypeAlias = tuple[str, float]
 """A key, and its cosine to the query."""
 
 
@@ -117,7 +117,7 @@ class VectorSpace:
 
     # Asking.
 
-    def nearest(self, query: Floats, k: int, keep: Collection[str] | None = None) -> list[Near]:
+    def nearest(self, query: Floats, k: int, keep: Collection[str] | None = None) -> list[NearKey]:
         """Return the keys whose vectors are nearest, the best first, of equal ones the lesser key; `keep` allows some.
 
         A key for which several texts were embedded counts with the nearest of them.
@@ -143,7 +143,7 @@ class VectorSpace:
 
     def _ranked(
         self, query: Floats, k: int, asked: int, rows: NDArray[np.bool_] | None, keep: Collection[str] | None = None
-    ) -> tuple[list[Near], bool]:
+    ) -> tuple[list[NearKey], bool]:
         """Return the nearest keys of `keep`, `k` at most, among the `asked` nearest rows, and whether these were all.
 
         They are fewer where more rows would have to be asked for to be sure of them.

@@ -53,12 +53,12 @@ from backstory.ledger.erasure.content import fact_texts, folded, may_say, words_
 from backstory.ledger.erasure.plan import plan_erasure
 from backstory.ledger.erasure.requests import (
     Erasure,
+    ErasurePlan,
     ForgetEverything,
     ForgetExpired,
     ForgetFact,
     ForgetMatching,
     ForgetThread,
-    Plan,
     Walk,
 )
 from backstory.ledger.rules.decide import decide
@@ -115,7 +115,7 @@ class Scene(History):
         command = extract(*candidates, basis=self.memory.seq, thread=thread)  # type: ignore[arg-type]
         return self.ask(command, "extraction", thread=thread, turns=turns) or ()
 
-    def plan(self, request: Erasure) -> Plan:
+    def plan(self, request: Erasure) -> ErasurePlan:
         """Plan on all commits; a plan on the lines alone that the planner asks for must be the same."""
         try:
             plan = self._planned(request, whole)
@@ -126,7 +126,7 @@ class Scene(History):
         assert self._planned(request, asked_for) == plan
         return plan
 
-    def _planned(self, request: Erasure, walk: Callable[[Sequence[Commit]], Walk]) -> Plan:
+    def _planned(self, request: Erasure, walk: Callable[[Sequence[Commit]], Walk]) -> ErasurePlan:
         return plan_erasure(
             request,
             self.memory,
@@ -136,7 +136,7 @@ class Scene(History):
             transcript_stream="transcript",
         )
 
-    def forget(self, request: Erasure) -> Plan:
+    def forget(self, request: Erasure) -> ErasurePlan:
         """Plan, and do it to the decoded history."""
         plan = self.plan(request)
         slots = plan.slots
@@ -208,7 +208,7 @@ def memories_agree(before: Memory, story: Scene) -> None:
     assert replayed == msgspec.structs.replace(onward, taken=replayed.taken, marks=replayed.marks)
 
 
-def whats(plan: Plan) -> list[tuple[str, int, str]]:
+def whats(plan: ErasurePlan) -> list[tuple[str, int, str]]:
     return [(event.stream, event.seq, event.what) for event in plan.redacted]
 
 
@@ -396,7 +396,7 @@ def merged_scene(words: str = "Warm drinks at any hour") -> Scene:
     return story
 
 
-def also(plan: Plan) -> list[tuple[str, str, str]]:
+def also(plan: ErasurePlan) -> list[tuple[str, str, str]]:
     return [(one.kind, one.id, one.content) for one in plan.also]
 
 

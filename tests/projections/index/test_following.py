@@ -26,7 +26,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.engines.port import Record
 from backstory.memory import MemoryHandle
-from backstory.projections.search.corpus import Turns
+from backstory.projections.search.corpus import StandingTurns
 from backstory.projections.turns import (
     NewTurns,
     Seen,
@@ -50,7 +50,7 @@ class Reader:
         self.scope = scope
         self.follower = TurnFollower(store, scope)
         self.log = TurnLog(store, scope, self.follower)
-        self.turns = Turns(store, scope, self.follower)
+        self.turns = StandingTurns(store, scope, self.follower)
         self.held: dict[tuple[str, int], TurnView] = {}
         self.seen: Seen | None = None
 

@@ -27,7 +27,7 @@ from backstory.ledger.engines.port import Record
 from backstory.ledger.extraction.models.model import Prompt
 from backstory.ledger.learning.producer import Producer
 from backstory.ledger.learning.updater import Updater
-from backstory.ledger.log.folded.snapshot import Origin, RecordedLines, ThreadSnapshot
+from backstory.ledger.log.folded.snapshot import RecordedLines, SnapshotOrigin, ThreadSnapshot
 from backstory.ledger.log.folded.state import FoldedState
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
@@ -357,11 +357,11 @@ def test_a_line_that_is_not_where_the_index_says_is_looked_for_in_all_of_them(tm
     long_thread(tmp_path, 40)
 
     class Wrong(ScopeIndex):
-        def thread(self, thread: str, origin: Origin, newest: int) -> ThreadSnapshot | None:
+        def thread(self, thread: str, origin: SnapshotOrigin, newest: int) -> ThreadSnapshot | None:
             known = super().thread(thread, origin, newest)
             return None if known is None else replace(known, newest=moved(known.newest))
 
-        def lines(self, thread: str, turns: TurnRange, origin: Origin) -> RecordedLines:
+        def lines(self, thread: str, turns: TurnRange, origin: SnapshotOrigin) -> RecordedLines:
             return moved(super().lines(thread, turns, origin))
 
     def moved(found: RecordedLines) -> RecordedLines:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import Memory
 from backstory.projections.search import filters as bounds
-from backstory.projections.search.corpus import Facts
+from backstory.projections.search.corpus import LiveFacts
 from backstory.projections.search.filters import SearchFilters
 from backstory.projections.search.lexical import index as lexical
 from backstory.projections.search.lexical.entry import Entry
@@ -228,7 +228,7 @@ def within(fact: Fact, stated: SearchFilters) -> bool:
 def test_what_lies_within_bounds_is_told_alike_by_key_and_all_at_once_whatever_has_changed(
     history: list[Memory], kept: bool, asked: SearchFilters, few: int
 ) -> None:
-    followed = Facts()
+    followed = LiveFacts()
     for memory in history:
         followed.follow(memory)
         if kept:
@@ -251,7 +251,7 @@ def test_what_lies_within_bounds_is_told_alike_by_key_and_all_at_once_whatever_h
 
 
 def test_facts_are_filed_where_they_are_now() -> None:
-    followed = Facts()
+    followed = LiveFacts()
     before = Fact(id="a", content="tea", category="goal", confidence=0.9, created_at="2026-01-01", source="t1", seq=2)
     followed.follow(Memory(facts={"a": before}))
     filed = followed.filed()

@@ -21,7 +21,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.memory import MemoryHandle
 from backstory.projections.search import corpus
-from backstory.projections.search.corpus import Change, Facts, Turns, turn_entry
+from backstory.projections.search.corpus import IndexChange, LiveFacts, StandingTurns, turn_entry
 from backstory.projections.search.fact_changes import FactChanges
 from backstory.projections.search.lexical.entry import Entry
 
@@ -35,7 +35,7 @@ class Mirror:
     def __init__(self) -> None:
         self.held: dict[str, Entry] = {}
 
-    def take(self, change: Change) -> Change:
+    def take(self, change: IndexChange) -> IndexChange:
         if change.anew:
             self.held.clear()
         for key in change.drop:
@@ -72,7 +72,7 @@ def remembering(*facts: Fact) -> Memory:
 
 
 def test_facts_are_told_by_their_differences() -> None:
-    facts, mirror = Facts(), Mirror()
+    facts, mirror = LiveFacts(), Mirror()
     tea, oslo, cat = fact("a", "Likes tea"), fact("b", "Lives in Oslo"), fact("c", "Has a cat")
     mirror.take(facts.follow(remembering(tea, oslo)))
     change = mirror.take(facts.follow(remembering(tea, fact("b", "Lives in Bergen"), cat)))
@@ -84,7 +84,7 @@ def test_facts_are_told_by_their_differences() -> None:
 
 
 def test_a_fact_that_says_the_same_is_not_indexed_again_and_told_as_it_is_now() -> None:
-    facts = Facts()
+    facts = LiveFacts()
     facts.follow(remembering(fact("a", "Likes tea", 0.7)))
     change = facts.follow(remembering(fact("a", "Likes tea", 0.95)))
     assert (list(change.put), list(change.drop)) == ([], [])
@@ -92,7 +92,7 @@ def test_a_fact_that_says_the_same_is_not_indexed_again_and_told_as_it_is_now() 
 
 
 def test_a_memory_may_be_an_older_one() -> None:
-    facts, mirror = Facts(), Mirror()
+    facts, mirror = LiveFacts(), Mirror()
     older, newer = remembering(fact("a", "x")), remembering(fact("a", "y"), fact("b", "z"))
     for memory in (older, newer, older):
         mirror.take(facts.follow(memory))
@@ -107,7 +107,7 @@ memories = st.dictionaries(st.sampled_from("abcde"), contents).map(
 
 @given(st.lists(memories, max_size=6))
 def test_following_any_memories_ends_where_the_last_one_is(walk: list[Memory]) -> None:
-    facts, mirror = Facts(), Mirror()
+    facts, mirror = LiveFacts(), Mirror()
     for memory in walk:
         mirror.take(facts.follow(memory))
         # In the same order, too: it decides between equals.
@@ -138,7 +138,7 @@ draws = st.tuples(st.sampled_from("abcde"), st.sampled_from(["x", "y", "gone"]),
 
 @given(st.lists(st.lists(draws, max_size=5), max_size=6))
 def test_following_by_events_ends_where_the_last_memory_is(walk: list[list[Callable[[Memory], Event | None]]]) -> None:
-    facts, mirror, memory = Facts(), Mirror(), Memory()
+    facts, mirror, memory = LiveFacts(), Mirror(), Memory()
     for step in walk:
         events = []
         for draw in step:
@@ -157,7 +157,7 @@ def test_following_by_events_ends_where_the_last_memory_is(walk: list[list[Calla
 
 
 def test_events_that_do_not_lead_to_the_memory_are_not_believed() -> None:
-    facts, mirror = Facts(), Mirror()
+    facts, mirror = LiveFacts(), Mirror()
     mirror.take(facts.follow(remembering(fact("a", "x"), fact("b", "y"))))
     mirror.take(facts.follow(remembering(fact("a", "x"), fact("c", "z")), [FactAdded(fact("d", "z"))]))
     assert mirror.texts() == ["x", "z"]
@@ -206,10 +206,10 @@ class Reader:
 
     def __init__(self, home: Path) -> None:
         self.store = JsonlStore(home)
-        self.turns = Turns(self.store, ADA)
+        self.turns = StandingTurns(self.store, ADA)
         self.mirror = Mirror()
 
-    def look(self) -> Change:
+    def look(self) -> IndexChange:
         change = self.mirror.take(self.turns.follow(self.store.head(TRANSCRIPT)))
         assert self.mirror.held == {key: turn_entry(said) for key, said in self.turns.standing.items()}
         entries = list(self.turns.entries())

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory.projections.search import query as searching
-from backstory.projections.search.corpus import Change
+from backstory.projections.search.corpus import IndexChange
 from backstory.projections.search.lexical.entry import Entry
 from backstory.projections.search.similarity import Similarity
 
@@ -21,7 +21,7 @@ WORDS = ("tea", "violin", "bees", "Oslo", "喝茶", "running", "run")
 
 def holding(texts: dict[str, str]) -> Similarity:
     likeness = Similarity()
-    likeness.take(Change(put=[Entry(key=key, text=text) for key, text in texts.items()], anew=True))
+    likeness.take(IndexChange(put=[Entry(key=key, text=text) for key, text in texts.items()], anew=True))
     return likeness
 
 
@@ -55,9 +55,9 @@ def test_nothing_is_like_anything_where_there_is_nothing() -> None:
 def test_an_answer_is_not_remembered_past_a_change() -> None:
     likeness = holding({"a": "tea"})
     assert likeness.of("tea") is likeness.of("tea")
-    likeness.take(Change(drop=["a"], put=[Entry(key="b", text="tea")]))
+    likeness.take(IndexChange(drop=["a"], put=[Entry(key="b", text="tea")]))
     assert set(likeness.of("tea")) == {"b"}
-    likeness.take(Change(anew=True))
+    likeness.take(IndexChange(anew=True))
     assert likeness.of("tea") == {}
 
 
@@ -72,7 +72,7 @@ def test_following_changes_ends_where_beginning_anew_does(
     likeness, held = Similarity(), dict[str, str]()
     for put, drop in walk:
         gone = [key for key in drop if key in held]
-        likeness.take(Change(put=[Entry(key=key, text=text) for key, text in put.items()], drop=gone))
+        likeness.take(IndexChange(put=[Entry(key=key, text=text) for key, text in put.items()], drop=gone))
         held = {key: text for key, text in held.items() if key not in gone} | put
         alike = likeness.of(query)
         assert alike == pytest.approx(holding(held).of(query))
@@ -86,11 +86,11 @@ def test_entries_that_are_compared_in_parts_are_all_compared_in_the_end(
     likeness, held = Similarity(), dict[str, str]()
     for put, drop in walk:
         gone = [key for key in drop if key in held]
-        likeness.take(Change(put=[Entry(key=key, text=text) for key, text in put.items()], drop=gone), most)
+        likeness.take(IndexChange(put=[Entry(key=key, text=text) for key, text in put.items()], drop=gone), most)
         held = {key: text for key, text in held.items() if key not in gone} | put
         assert likeness.of(query).keys() <= held.keys()
     for _ in held:
-        likeness.take(Change(), most)
+        likeness.take(IndexChange(), most)
     assert likeness.of(query) == pytest.approx(holding(held).of(query))
 
 

@@ -12,20 +12,20 @@ from fakes import PATIENCE
 
 from backstory.ledger.core.errors import LockTimeoutError
 from backstory.projections.derived_files import UnusableError, connect
-from backstory.projections.search.vectors.vector_file import Made, Row, VectorFile
+from backstory.projections.search.vectors.vector_file import Made, VectorFile, VectorRow
 
 SIZE = 4
 
 
-def row(key: str, fill: int = 1) -> Row:
-    return Row("turns", key, bytes([fill] * 16), bytes([fill] * 2 * SIZE))
+def row(key: str, fill: int = 1) -> VectorRow:
+    return VectorRow("turns", key, bytes([fill] * 16), bytes([fill] * 2 * SIZE))
 
 
 def file_in(folder: Path, model: str = "bag", **options) -> VectorFile:
     return VectorFile(folder / "vectors.sqlite", model, **options)
 
 
-def written(file: VectorFile, *rows: Row, drop: tuple[int, ...] = ()) -> dict[int, Row]:
+def written(file: VectorFile, *rows: VectorRow, drop: tuple[int, ...] = ()) -> dict[int, VectorRow]:
     file.open_to_erasures()
     with file.locked():
         kept = file.read()
@@ -33,7 +33,7 @@ def written(file: VectorFile, *rows: Row, drop: tuple[int, ...] = ()) -> dict[in
         return file.write(made, rows, drop)
 
 
-def rows_of(file: VectorFile, behind: int = 0) -> list[Row]:
+def rows_of(file: VectorFile, behind: int = 0) -> list[VectorRow]:
     kept = file.read(behind)
     return [] if kept is None else list(kept.rows.values())
 
@@ -72,7 +72,7 @@ def test_what_was_dropped_is_counted(tmp_path):
 def test_a_write_is_whole_or_not_at_all(tmp_path, monkeypatch):
     file = file_in(tmp_path)
     written(file, row("a"))
-    broken = Row("turns", "c", b"", None)  # type: ignore[arg-type]
+    broken = VectorRow("turns", "c", b"", None)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         written(file, row("b"), broken, drop=(1,))
     assert rows_of(file) == [row("a")]

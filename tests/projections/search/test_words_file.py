@@ -25,7 +25,7 @@ from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.memory import MemoryHandle
 from backstory.projections import derived_files
 from backstory.projections.search import corpus, known
-from backstory.projections.search.corpus import Turns
+from backstory.projections.search.corpus import StandingTurns
 from backstory.projections.search.known import WORDS
 from backstory.projections.search.query import Search, delete_stale_words
 from backstory.projections.turns import TurnFollower
@@ -222,7 +222,7 @@ def test_it_finds_what_reading_the_logs_finds_whatever_happens(tmp_path: Path, s
 
 
 def test_the_next_process_reads_no_transcript(memory: MemoryHandle, bs: Backstory) -> None:
-    with opened(bs.home) as other, mock.patch.object(Turns, "entries", side_effect=AssertionError):
+    with opened(bs.home) as other, mock.patch.object(StandingTurns, "entries", side_effect=AssertionError):
         assert found(other.memory("ada")) == ["m0", "m4"]
         assert is_in_use(other)
         say(memory, "monday", "m9", "one more cello")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from backstory.http.proxy.answers import Answer, Words, name_of
+from backstory.http.proxy.answers import GrowingText, UpstreamAnswer, name_of
 
 _CUT = ("max_tokens", "model_context_window_exceeded", "refusal")
 """Reasons to stop before the end of what there was to say."""
@@ -18,7 +18,7 @@ class _Said:
     """Words of an answer, from its blocks. Thinking, and tools that the provider runs, stand between its texts."""
 
     def __init__(self) -> None:
-        self._words = Words()
+        self._words = GrowingText()
         self._calls: dict[str, None] = {}
         self._calls_tools = self._gap = False
 
@@ -44,10 +44,10 @@ class _Said:
             self._words.add("\n\n")
         self._words.add(text)
 
-    def answer(self, key: str | None, reason: object, *, ended: bool) -> Answer:
+    def answer(self, key: str | None, reason: object, *, ended: bool) -> UpstreamAnswer:
         """Return the answer, given its id, why it stopped, and whether its end was read."""
         text = "" if self._calls_tools or reason in _UNDER_WAY else self._words.joined
-        return Answer(text, key, tuple(self._calls), ended and reason not in _CUT, self._words.cut)
+        return UpstreamAnswer(text, key, tuple(self._calls), ended and reason not in _CUT, self._words.cut)
 
 
 class _Event(msgspec.Struct):
@@ -85,12 +85,12 @@ class MessageEvents:
         self._ended = self._ended or event.type == "message_stop"
         return self._ended
 
-    def answer(self) -> Answer:
+    def answer(self) -> UpstreamAnswer:
         """Return what was said up to now."""
         return self._said.answer(self._id, self._reason, ended=self._ended and not self._failed)
 
 
-def message_of(document: Mapping[str, object]) -> Answer:
+def message_of(document: Mapping[str, object]) -> UpstreamAnswer:
     """Return the answer of a message."""
     content = document.get("content")
     said = _Said()

@@ -20,8 +20,8 @@ from msgspec import Raw
 from backstory.http.proxy.protocol import (
     Aside,
     Asked,
-    Fields,
     Item,
+    RawFields,
     UnreadableRequestError,
     asks_for_title,
     bare_parts,
@@ -49,7 +49,7 @@ one is the last that holds, and has to be within sight.
 class MessagesAsked(Asked, frozen=True, kw_only=True):
     """A request of Anthropic's protocol."""
 
-    def changed(self, standing: str, found: str, *, in_question: bool) -> Fields:  # noqa: ARG002 there is `system`
+    def changed(self, standing: str, found: str, *, in_question: bool) -> RawFields:  # noqa: ARG002 there is `system`
         """Return the fields of the body with a block; the same ones where nothing changes."""
         fields = _with_found(self.fields, found) if found else self.fields
         return _with_standing(fields, standing)
@@ -84,7 +84,7 @@ def read_request(body: bytes, header: Callable[[str], str], scaffolding: Scaffol
         )
 
 
-def _items(fields: Fields) -> Sequence[Item]:
+def _items(fields: RawFields) -> Sequence[Item]:
     sent = value_of(fields, "messages")
     if not isinstance(sent, list) or not all(isinstance(item, dict) for item in sent):
         raise UnreadableRequestError("no list of messages")
@@ -99,7 +99,7 @@ def _without_beginning(items: Sequence[Item]) -> tuple[Sequence[Item], str]:
 
 
 def _aside(
-    items: Iterable[Item], fields: Fields, header: Callable[[str], str], scaffolding: Scaffolding
+    items: Iterable[Item], fields: RawFields, header: Callable[[str], str], scaffolding: Scaffolding
 ) -> Aside | None:
     # An answer of one token is none: so clients ask what is left of a quota, or warm a cache.
     if is_of_harness(header) or value_of(fields, "max_tokens") in (0, 1):
@@ -107,7 +107,7 @@ def _aside(
     return "title" if asks_for_title(items, value_of(fields, "system"), scaffolding) else None
 
 
-def _user_id(fields: Fields) -> str | None:
+def _user_id(fields: RawFields) -> str | None:
     metadata = value_of(fields, "metadata")
     user_id = metadata.get("user_id") if isinstance(metadata, Mapping) else None
     return user_id if isinstance(user_id, str) and user_id else None
@@ -129,7 +129,7 @@ def _blocks(content: object) -> Iterator[Item]:
 # The context block.
 
 
-def _with_standing(fields: Fields, standing: str) -> Fields:
+def _with_standing(fields: RawFields, standing: str) -> RawFields:
     """Put what stands into `system`; other blocks of it keep their bytes."""
     content = value_of(fields, "system")
     if content is None:
@@ -151,7 +151,7 @@ def _last_mark(parts: Sequence[Raw]) -> int:
     return next((n for n in range(len(parts) - 1, -1, -1) if _is_given(fields_of(parts[n]), _MARK)), len(parts))
 
 
-def _with_found(fields: Fields, found: str) -> Fields:
+def _with_found(fields: RawFields, found: str) -> RawFields:
     """Put what was found behind the newest question; the same fields where it has no place there."""
     messages = items_of(fields["messages"])
     question = _newest_question(messages)
@@ -195,7 +195,7 @@ def _newest_question(messages: Sequence[Raw]) -> _Question | None:
     return None
 
 
-def _parts(message: Fields) -> list[Raw]:
+def _parts(message: RawFields) -> list[Raw]:
     """Return the blocks of a message without an earlier context block."""
     content = value_of(message, "content")
     if isinstance(content, str):
@@ -210,7 +210,7 @@ def _block(text: str) -> Raw:
     return raw({"type": "text", "text": text})
 
 
-def _is_given(fields: Fields, name: str) -> bool:
+def _is_given(fields: RawFields, name: str) -> bool:
     return bytes(fields.get(name, _NULL)) != _NULL
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from backstory.http.proxy.answers import Answer, Words, name_of
+from backstory.http.proxy.answers import GrowingText, UpstreamAnswer, name_of
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.messages import keep, read_message
 
@@ -36,8 +36,8 @@ class ChatEvents:
     """Puts the chunks of a chat completion together."""
 
     def __init__(self) -> None:
-        self._text = Words()
-        self._refusal = Words()
+        self._text = GrowingText()
+        self._refusal = GrowingText()
         self._calls: dict[str, None] = {}
         self._calls_tools = self._whole = self._failed = False
         self._id: str | None = None
@@ -66,14 +66,14 @@ class ChatEvents:
         self._calls_tools = self._calls_tools or bool(delta.tool_calls or delta.function_call)
         self._calls.update(dict.fromkeys(_call_ids(delta.tool_calls)))
 
-    def answer(self) -> Answer:
+    def answer(self) -> UpstreamAnswer:
         """Return what was said up to now."""
         said = self._text if self._text.parts else self._refusal
         text = "" if self._calls_tools else said.joined
-        return Answer(text, self._id, tuple(self._calls), self._whole and not self._failed, said.cut)
+        return UpstreamAnswer(text, self._id, tuple(self._calls), self._whole and not self._failed, said.cut)
 
 
-def completion_of(document: Mapping[str, object]) -> Answer:
+def completion_of(document: Mapping[str, object]) -> UpstreamAnswer:
     """Return the answer of a chat completion."""
     choices = document.get("choices")
     first = (
@@ -83,14 +83,14 @@ def completion_of(document: Mapping[str, object]) -> Answer:
     )
     message = None if first is None else first.get("message")
     if not isinstance(message, dict):
-        return Answer()
+        return UpstreamAnswer()
     said = {name: message[name] for name in _SAID if message.get(name) is not None}
     try:
         read = read_message({"content": None, **said, "role": "assistant"})
     except InputError:
-        return Answer()
+        return UpstreamAnswer()
     calls = tuple(_call_ids(message.get("tool_calls")))
-    return Answer("" if read.calls_tools else read.content, name_of(document.get("id")), calls, whole=True)
+    return UpstreamAnswer("" if read.calls_tools else read.content, name_of(document.get("id")), calls, whole=True)
 
 
 def _call_ids(calls: object) -> list[str]:
@@ -113,9 +113,9 @@ class ResponseEvents:
     """Puts the events of a response together."""
 
     def __init__(self) -> None:
-        self._text = Words()
+        self._text = GrowingText()
         self._id: str | None = None
-        self._end: Answer | None = None
+        self._end: UpstreamAnswer | None = None
 
     def take(self, data: bytes) -> bool:
         """Take the data of an event; return whether it is the end of the answer."""
@@ -134,20 +134,20 @@ class ResponseEvents:
                 self._end = msgspec.structs.replace(said, whole=said.whole and event.type == _COMPLETED)
         return event.type in _ENDS
 
-    def answer(self) -> Answer:
+    def answer(self) -> UpstreamAnswer:
         """Return what was said up to now."""
         if self._end is not None and (self._end.whole or self._end.text):
             return self._end
-        return Answer(self._text.joined, self._id, cut=self._text.cut)
+        return UpstreamAnswer(self._text.joined, self._id, cut=self._text.cut)
 
 
-def response_of(document: Mapping[str, object]) -> Answer:
+def response_of(document: Mapping[str, object]) -> UpstreamAnswer:
     """Return the answer of a response."""
     output = document.get("output")
     items = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
     whole = document.get("status") in ("completed", None)
     calls = [key for item in items if (key := name_of(item.get("call_id"))) is not None]
-    return Answer(_text_of(items), name_of(document.get("id")), tuple(calls), whole)
+    return UpstreamAnswer(_text_of(items), name_of(document.get("id")), tuple(calls), whole)
 
 
 def _text_of(items: Sequence[Mapping[str, object]]) -> str:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from backstory.config.settings import Settings
 from backstory.http.proxy.answers import AnswerForm
 from backstory.http.proxy.openai.answers import ChatEvents, ResponseEvents, completion_of, response_of
-from backstory.http.proxy.openai.requests import Kind, read_request
+from backstory.http.proxy.openai.requests import Api, read_request
 from backstory.http.proxy.protocol import Asked, Endpoint, Protocol
 from backstory.ledger.text.scaffolding import Scaffolding
 
@@ -51,7 +51,7 @@ def upstream_of(settings: Settings, environ: Mapping[str, str]) -> str:
     return (settings.proxy_upstream or environ.get("OPENAI_BASE_URL", "").strip() or DEFAULT_UPSTREAM).rstrip("/")
 
 
-def _read(kind: Kind, body: bytes, _: Callable[[str], str], scaffolding: Scaffolding) -> Asked:
+def _read(kind: Api, body: bytes, _: Callable[[str], str], scaffolding: Scaffolding) -> Asked:
     return read_request(kind, body, scaffolding)
 
 

@@ -10,8 +10,8 @@ from msgspec import Raw
 
 from backstory.http.proxy.protocol import (
     Asked,
-    Fields,
     Item,
+    RawFields,
     UnreadableRequestError,
     asks_for_title,
     bare_parts,
@@ -27,7 +27,7 @@ from backstory.http.proxy.protocol import (
 from backstory.integrations.prompt_block import GAP, text_after_block, text_with_block
 from backstory.ledger.text.scaffolding import Scaffolding
 
-Kind: TypeAlias = Literal["chat", "responses"]
+Api: TypeAlias = Literal["chat", "responses"]
 """Chat completions, or the Responses API."""
 
 _INSTRUCTING = ("system", "developer")
@@ -36,7 +36,7 @@ _INSTRUCTING = ("system", "developer")
 class OpenAIAsked(Asked, frozen=True, kw_only=True):
     """A request of OpenAI's protocol."""
 
-    kind: Kind
+    kind: Api
 
     @property
     def instructs(self) -> bool:
@@ -55,7 +55,7 @@ class OpenAIAsked(Asked, frozen=True, kw_only=True):
         """Whether it may hold nothing but what is new in a conversation."""
         return bool(self.follows or self.conversation or self.calls)
 
-    def changed(self, standing: str, found: str, *, in_question: bool) -> Fields:
+    def changed(self, standing: str, found: str, *, in_question: bool) -> RawFields:
         """Return the fields of the body with a block; what was found goes directly before the newest question."""
         fields = self.fields
         question = _newest_question(self) if found else None
@@ -71,7 +71,7 @@ class OpenAIAsked(Asked, frozen=True, kw_only=True):
         return fields if changed is None else {**fields, name: changed}
 
 
-def read_request(kind: Kind, body: bytes, scaffolding: Scaffolding) -> Asked:
+def read_request(kind: Api, body: bytes, scaffolding: Scaffolding) -> Asked:
     """Read a request.
 
     Args:
@@ -101,7 +101,7 @@ def read_request(kind: Kind, body: bytes, scaffolding: Scaffolding) -> Asked:
         )
 
 
-def _items(kind: Kind, fields: Fields) -> Iterator[Item]:
+def _items(kind: Api, fields: RawFields) -> Iterator[Item]:
     given = fields.get("messages" if kind == "chat" else "input")
     if given is None:
         if kind == "chat":
@@ -126,7 +126,7 @@ def _calls(items: Iterable[Item]) -> Iterator[str]:
                 yield key
 
 
-def _conversation(fields: Fields) -> str | None:
+def _conversation(fields: RawFields) -> str | None:
     value = value_of(fields, "conversation")
     if isinstance(value, dict):
         value = value.get("id")
@@ -139,11 +139,11 @@ def _conversation(fields: Fields) -> str | None:
 class _Question(msgspec.Struct, frozen=True):
     """A message of the user in the body: under a name, and at a place in the list there; None for a text alone."""
 
-    fields: Fields
+    fields: RawFields
     name: str
     place: int | None
 
-    def with_text_before(self, block: str) -> Fields:
+    def with_text_before(self, block: str) -> RawFields:
         """Return the body with a block before what the message says."""
         given = self.fields[self.name]
         if self.place is None:
@@ -160,11 +160,11 @@ def _newest_question(asked: OpenAIAsked) -> _Question | None:
     return next(_questions(asked.kind, asked.fields, newest_first=True), None)
 
 
-def _first_question(asked: OpenAIAsked, fields: Fields) -> _Question | None:
+def _first_question(asked: OpenAIAsked, fields: RawFields) -> _Question | None:
     return next(_questions(asked.kind, fields, newest_first=False), None)
 
 
-def _questions(kind: Kind, fields: Fields, *, newest_first: bool) -> Iterator[_Question]:
+def _questions(kind: Api, fields: RawFields, *, newest_first: bool) -> Iterator[_Question]:
     name = "messages" if kind == "chat" else "input"
     given = fields.get(name)
     if given is None:
@@ -178,7 +178,7 @@ def _questions(kind: Kind, fields: Fields, *, newest_first: bool) -> Iterator[_Q
             yield _Question(fields, name, place)
 
 
-def _chat_with_block(fields: Fields, block: str) -> tuple[str, Raw | None]:
+def _chat_with_block(fields: RawFields, block: str) -> tuple[str, Raw | None]:
     """Put a block at the end of the first system message, or into a new one before all others."""
     messages = items_of(fields["messages"])
     for n, role in enumerate(roles_of(messages)):
@@ -194,11 +194,11 @@ def _chat_with_block(fields: Fields, block: str) -> tuple[str, Raw | None]:
     return "messages", raw([{"role": "system", "content": block}, *messages])
 
 
-def _responses_with_block(fields: Fields, block: str) -> tuple[str, Raw | None]:
+def _responses_with_block(fields: RawFields, block: str) -> tuple[str, Raw | None]:
     return "instructions", _content_with_block(fields.get("instructions"), block)
 
 
-_CHANGES: dict[Kind, Callable[[Fields, str], tuple[str, Raw | None]]] = {
+_CHANGES: dict[Api, Callable[[RawFields, str], tuple[str, Raw | None]]] = {
     "chat": _chat_with_block,
     "responses": _responses_with_block,
 }
