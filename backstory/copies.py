@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from backstory.ledger.concurrency.jobs import Repeated
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.engines.changes import LogState, log_states
+from backstory.ledger.engines.changes import states_of
+from backstory.ledger.engines.port import StreamState
 from backstory.projections.integrity.file_check import scope_folders
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ _SWEEP_PAUSES = 10
 _AT_ONCE = 256
 """How many copies are compared with one question to an engine that answers several."""
 
-_States = tuple[LogState | None, LogState | None]
+_States = tuple[StreamState, StreamState]
 
 
 class LocalCopies(Repeated):
@@ -154,7 +155,7 @@ class LocalCopies(Repeated):
     def _follow_owners(self, owners: Mapping[str, Scope]) -> None:
         """Bring the copies in some folders up to date, all compared with one question."""
         streams = [scope.stream(kind) for scope in owners.values() for kind in (LEDGER, TRANSCRIPT)]
-        states = iter(log_states(self._home.store, streams))
+        states = iter(states_of(self._home.store, streams))
         for (folder, scope), now in zip(owners.items(), zip(states, states, strict=True), strict=True):
             with self._kept_for_later(folder):
                 if not self.ending and not self._follow(scope, now):
@@ -175,8 +176,7 @@ class LocalCopies(Repeated):
         if now == known:
             return True
         gone = known is not None and any(
-            before is not None and (after is None or after.edition != before.edition)
-            for before, after in zip(known, now, strict=True)
+            before.edition and after.edition != before.edition for before, after in zip(known, now, strict=True)
         )
         if not self._home.refresh(scope, erased=gone):
             return False

@@ -241,7 +241,7 @@ class ScopeState:
         if was_repaired is None:
             return
         streams = (writer.ledger, writer.transcript_stream)
-        before, self._editions = self._editions, (store.edition(streams[0]), store.edition(streams[1]))
+        before, self._editions = self._editions, (store.state(streams[0]).edition, store.state(streams[1]).edition)
         if before is not None and before != self._editions and any(map(was_repaired, streams, before)):
             self.start_over()
 

@@ -53,7 +53,7 @@ def _writing(cluster: NatsCluster, url: str) -> Iterator[Row]:
 
             def write(who: int) -> None:
                 for seq, line in enumerate(lines):
-                    store.append(f"users/w{turn}-{who}/ledger", line, seq)
+                    store.append(f"users/w{turn}-{who}/ledger", [line], seq)
 
             threads = [threading.Thread(target=write, args=(who,)) for who in range(_WRITERS)]
             for thread in threads:
@@ -119,7 +119,7 @@ def _following(url: str) -> Iterator[Row]:
         follower = threading.Thread(target=follow)
         follower.start()
         for seq, line in enumerate(lines):
-            writer.append("users/lines/ledger", line, seq)
+            writer.append("users/lines/ledger", [line], seq)
             acknowledged.append(time.perf_counter())
             ready.wait(5)
             time.sleep(0.005)

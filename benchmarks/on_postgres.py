@@ -81,7 +81,7 @@ def _commits_per_second(url: str, lines: list[bytes], number: int) -> float:
             for seq, line in enumerate(lines):
                 if time.monotonic() > end:
                     return
-                store.append(f"users/round-{number}-{who}/ledger", line, seq)
+                store.append(f"users/round-{number}-{who}/ledger", [line], seq)
                 done[who] += 1
 
         threads = [threading.Thread(target=write, args=(who,)) for who in range(_WRITERS)]

@@ -32,7 +32,7 @@ def _opening(folder: Path, url: str, commits: int) -> Iterator[Row]:
         for kind in ("ledger", "transcript"):
             lines = (files / f"{kind}.jsonl").read_bytes().splitlines()
             for start in range(0, len(lines), _AT_ONCE):
-                bs.store.append_all(kind, lines[start : start + _AT_ONCE], start)
+                bs.store.append(kind, lines[start : start + _AT_ONCE], start)
     filled = time.perf_counter() - begun
 
     scopes: dict[str, list[float]] = {"jsonl:": [], url: []}

@@ -79,7 +79,7 @@ class Stuck:
         self._pool = ThreadPoolExecutor(8)
         self._writing: list[Future[object]] = []
         bs.store._locks._clock = self.barrier
-        for owner, name in ((JsonlStore, "append_all"), (JsonlStore, "settled_head"), (os, "fdatasync")):
+        for owner, name in ((JsonlStore, "append"), (JsonlStore, "settled_head"), (os, "fdatasync")):
             monkeypatch.setattr(owner, name, self._only_by_writers(name, getattr(owner, name)))
 
     def _only_by_writers(self, name: str, work: Callable[..., object]) -> Callable[..., object]:

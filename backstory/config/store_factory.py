@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from backstory.config.loading import Loaded
 
 _EARLIER_PORT = "backstory.ledger.log.store"
+_CHANGED = {
+    "state": "state takes the place of edition and size, and append takes several lines, as append_all did",
+    "set_key": "set_key takes the place of restore_key, and with None of destroy_key",
+    "capabilities": "add `def capabilities(self): return Capabilities()`, and name there which of "
+    f"{', '.join(Capabilities.__struct_fields__)} it has",
+}
+"""What to change in a store that was written for an earlier port, by the method that it lacks."""
 _METHODS = tuple(name for name, value in vars(EventStore).items() if not name.startswith("_") and callable(value))
 
 
@@ -148,10 +155,9 @@ def _is_store(store: object) -> TypeGuard[EventStore]:
 
 def _lacking(found: object) -> str:
     missing = [name for name in _METHODS if not callable(getattr(found, name, None))]
-    if missing == ["capabilities"]:
+    if missing and _CHANGED.keys() >= set(missing):
         return (
-            "it lacks capabilities, which the port asks for in place of protocols: add "
-            "`def capabilities(self): return Capabilities()`, and name there which of "
-            f"{', '.join(Capabilities.__struct_fields__)} it has (see Capabilities in ledger/engines/port.py)"
+            f"it lacks {', '.join(missing)}, so it was written for an earlier port: "
+            f"{'; '.join(_CHANGED[name] for name in missing)} (see ledger/engines/port.py)"
         )
     return f"it lacks {', '.join(missing)} (see EventStore in ledger/engines/port.py)" if missing else ""

@@ -23,7 +23,6 @@ from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.disk.files import lock_beside, put_in_place, sync_folder
 from backstory.ledger.disk.locks import FileLocks
-from backstory.ledger.engines.changes import log_state
 from backstory.ledger.importing.deerflow_paths import users_folders
 
 _log = logging.getLogger(__name__)
@@ -106,7 +105,7 @@ class AgentMarkers:
         return cleared
 
     def _clear(self, scope: Scope, clear: Callable[[], object]) -> bool:
-        if not any(log_state(self._home.store, scope.stream(kind)) for kind in (LEDGER, TRANSCRIPT)):
+        if not any(self._home.store.state(scope.stream(kind)).edition for kind in (LEDGER, TRANSCRIPT)):
             return False
         clear()
         _log.warning(

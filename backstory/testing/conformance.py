@@ -69,7 +69,7 @@ class EventStoreConformance:
     def test_a_stream_that_nobody_wrote_is_empty(self, store: EventStore) -> None:
         assert lines_of(store) == []
         assert store.head(STREAM) == EMPTY
-        assert store.size(STREAM) == 0
+        assert store.state(STREAM).size == 0
         assert store.torn_tail(STREAM) is None
         assert list(store.streams()) == []
 
@@ -89,9 +89,9 @@ class EventStoreConformance:
         assert list(store.streams()) == []
 
     def test_a_key_that_was_destroyed_never_comes_back(self, engine: Engine, store: EventStore) -> None:
-        store.destroy_key(STREAM)
+        store.set_key(STREAM, None)
         key = store.key(STREAM, create=True)
-        store.destroy_key(STREAM)
+        store.set_key(STREAM, None)
         assert engine.open().key(STREAM) is None
         assert store.key(STREAM, create=True) != key
 
@@ -117,7 +117,7 @@ class EventStoreConformance:
     def test_what_is_appended_is_read_to_the_byte(self, engine: Engine, store: EventStore) -> None:
         lines = chain(5)
         for number, line in enumerate(lines):
-            store.append(STREAM, line, number)
+            store.append(STREAM, [line], number)
             assert store.head(STREAM) == head_of(line)
         for reader in (store, engine.open()):
             assert lines_of(reader) == lines
@@ -127,7 +127,7 @@ class EventStoreConformance:
     def test_a_line_is_there_for_others_as_soon_as_append_returns(self, engine: Engine, store: EventStore) -> None:
         other = engine.open()
         for number, line in enumerate(chain(3)):
-            store.append(STREAM, line, number)
+            store.append(STREAM, [line], number)
             assert other.head(STREAM) == head_of(line)
             assert lines_of(other)[-1] == line
 
@@ -149,11 +149,11 @@ class EventStoreConformance:
         fill(store, STREAM, lines[:4])
         half = store.read(STREAM)
         assert [next(half).line, next(half).line] == lines[:2]
-        store.append(STREAM, lines[4], 4)
+        store.append(STREAM, [lines[4]], 4)
         assert lines_of(store, after=4) == lines[4:5]
         assert lines_of(store) == lines[:5]
         half.close()  # type: ignore[attr-defined]
-        store.append(STREAM, lines[5], 5)
+        store.append(STREAM, [lines[5]], 5)
         assert lines_of(store, after=1) == lines[1:]
 
     def test_an_offset_is_the_bytes_of_the_lines_before(self, engine: Engine, store: EventStore) -> None:
@@ -174,28 +174,28 @@ class EventStoreConformance:
         lines = chain(2)
         other = engine.open()
         for number, line in enumerate(lines):
-            store.append(STREAM, line, number)
-            assert store.size(STREAM) == other.size(STREAM) == offsets(lines)[number + 1]
+            store.append(STREAM, [line], number)
+            assert store.state(STREAM).size == other.state(STREAM).size == offsets(lines)[number + 1]
 
     # Several at once.
 
     def test_lines_appended_together_are_as_if_appended_one_by_one(self, engine: Engine, store: EventStore) -> None:
         lines = chain(7)
-        store.append_all(STREAM, lines[:3], 0)
+        store.append(STREAM, lines[:3], 0)
         assert store.head(STREAM) == head_of(lines[2])
-        store.append(STREAM, lines[3], 3)
-        store.append_all(STREAM, lines[4:], 4)
+        store.append(STREAM, [lines[3]], 3)
+        store.append(STREAM, lines[4:], 4)
         for reader in (store, engine.open()):
             assert lines_of(reader) == lines
             assert reader.head(STREAM) == head_of(lines[-1])
 
     def test_lines_on_another_version_than_expected_change_nothing(self, engine: Engine, store: EventStore) -> None:
         lines = chain(4)
-        engine.open().append(STREAM, lines[0], 0)
+        engine.open().append(STREAM, [lines[0]], 0)
         with pytest.raises(WrongExpectedVersionError):
-            store.append_all(STREAM, lines[2:], 2)
+            store.append(STREAM, lines[2:], 2)
         assert lines_of(store) == lines[:1]
-        store.append_all(STREAM, lines[1:], 1)
+        store.append(STREAM, lines[1:], 1)
         assert lines_of(store) == lines
 
     # Reading on from a place.
@@ -242,7 +242,7 @@ class EventStoreConformance:
         assert store.durable_head(STREAM) == EMPTY
         lines = chain(4)
         for seq, line in enumerate(lines):
-            store.append(STREAM, line, seq)
+            store.append(STREAM, [line], seq)
             assert engine.open().durable_head(STREAM) == store.durable_head(STREAM) == head_of(line)
         other = engine.open(lock_timeout=SOON)
         with store.locked(STREAM):
@@ -269,15 +269,15 @@ class EventStoreConformance:
         fill(store, STREAM, lines)
         other = engine.open()
         assert lines_of(other) == lines
-        before = store.edition(STREAM)
+        before = store.state(STREAM).edition
         with store.locked(STREAM):
             store.redact(STREAM, {2: erase(lines[1], 0), 4: erase(lines[3], 0)})
-        assert store.edition(STREAM) != before
+        assert store.state(STREAM).edition != before
         wanted = [lines[0], erase(lines[1], 0), lines[2], erase(lines[3], 0), lines[4]]
         for reader in (store, other, engine.open()):
             assert lines_of(reader) == wanted
             assert [record.byte for record in reader.read(STREAM, 1)] == offsets(wanted)[1:5]
-            assert reader.size(STREAM) == offsets(wanted)[-1]
+            assert reader.state(STREAM).size == offsets(wanted)[-1]
             assert reader.head(STREAM) == head_of(lines[-1])
             assert [commit.seq for commit in read_commits(reader, STREAM)] == [1, 2, 3, 4, 5]
 
@@ -285,30 +285,30 @@ class EventStoreConformance:
         lines = chain(5)
         other = engine.open()
         fill(store, STREAM, lines[:2])
-        other.append(STREAM, lines[2], 2)
+        other.append(STREAM, [lines[2]], 2)
         with store.locked(STREAM):
             store.redact(STREAM, {3: erase(lines[2], 0)})
-        other.append(STREAM, lines[3], 3)
-        store.append(STREAM, lines[4], 4)
+        other.append(STREAM, [lines[3]], 3)
+        store.append(STREAM, [lines[4]], 4)
         assert lines_of(engine.open()) == [*lines[:2], erase(lines[2], 0), *lines[3:]]
 
     def test_only_an_erasure_of_the_same_line_replaces_it(self, store: EventStore) -> None:
         lines = chain(3)
         fill(store, STREAM, lines)
-        before = store.edition(STREAM)
+        before = store.state(STREAM).edition
         for instead in (lines[1], chain(2, text="other")[1], erase(lines[0], 0), erase(chain(2, text="x")[1], 0)):
             with store.locked(STREAM), pytest.raises(StoreError, match="no erasure of it"):
                 store.redact(STREAM, {2: instead})
         assert lines_of(store) == lines
-        assert store.edition(STREAM) == before
+        assert store.state(STREAM).edition == before
 
     def test_an_edition_stays_while_lines_are_only_appended(self, engine: Engine, store: EventStore) -> None:
         lines = chain(3)
-        store.append(STREAM, lines[0], 0)
-        first = store.edition(STREAM)
-        store.append_all(STREAM, lines[1:], 1)
-        assert store.edition(STREAM) == engine.open().edition(STREAM) == first
-        assert store.edition("users/nobody/ledger") == ""
+        store.append(STREAM, [lines[0]], 0)
+        first = store.state(STREAM).edition
+        store.append(STREAM, lines[1:], 1)
+        assert store.state(STREAM).edition == engine.open().state(STREAM).edition == first
+        assert store.state("users/nobody/ledger").edition == ""
 
     # Leases.
 
@@ -324,7 +324,7 @@ class EventStoreConformance:
 
     def test_a_lease_is_no_lock(self, engine: Engine, store: EventStore) -> None:
         with store.lease(STREAM, "monday"):
-            engine.open(lock_timeout=SOON).append(STREAM, chain(1)[0], 0)
+            engine.open(lock_timeout=SOON).append(STREAM, [chain(1)[0]], 0)
         assert lines_of(store) == chain(1)
         assert list(store.streams()) == [STREAM]
 
@@ -341,7 +341,7 @@ class EventStoreConformance:
         fill(store, STREAM, lines[:2])
         store.close()
         assert lines_of(store) == lines[:2]
-        store.append(STREAM, lines[2], 2)
+        store.append(STREAM, [lines[2]], 2)
         store.close()
         store.close()
         assert lines_of(store) == lines
@@ -353,20 +353,20 @@ class EventStoreConformance:
         lines = chain(4)
         fill(store, STREAM, lines[:3])
         with pytest.raises(WrongExpectedVersionError) as told:
-            store.append(STREAM, lines[3], expected)
+            store.append(STREAM, [lines[3]], expected)
         assert told.value.actual == 3
         assert lines_of(store) == lines[:3]
-        store.append(STREAM, lines[3], 3)
+        store.append(STREAM, [lines[3]], 3)
         assert lines_of(store) == lines
 
     def test_the_second_of_two_that_expect_the_same_is_told(self, engine: Engine) -> None:
         one, two = engine.open(), engine.open()
         first, mine, yours = chain(1)[0], *(chain(1, after=head_of(chain(1)[0]), text=who)[0] for who in ("my", "your"))
-        one.append(STREAM, first, 0)
+        one.append(STREAM, [first], 0)
         assert two.head(STREAM) == head_of(first)
-        one.append(STREAM, mine, 1)
+        one.append(STREAM, [mine], 1)
         with pytest.raises(WrongExpectedVersionError) as told:
-            two.append(STREAM, yours, 1)
+            two.append(STREAM, [yours], 1)
         assert told.value.actual == 2
         assert lines_of(two) == [first, mine]
 
@@ -382,7 +382,7 @@ class EventStoreConformance:
         lines, others = chain(3), chain(3, text="other")
         fill(store, STREAM, lines[:2])
         with pytest.raises(CorruptLogError) as told:
-            store.append(STREAM, others[2], 2)
+            store.append(STREAM, [others[2]], 2)
         assert told.value.kind == "broken_prev"
         assert lines_of(store) == lines[:2]
 
@@ -392,7 +392,7 @@ class EventStoreConformance:
         stores = [engine.open(), engine.open()]
         lines = chain(8)
         for number, line in enumerate(lines):
-            stores[number % 2].append(STREAM, line, number)
+            stores[number % 2].append(STREAM, [line], number)
             assert {store.head(STREAM) for store in stores} == {head_of(line)}
         assert lines_of(stores[0]) == lines_of(stores[1]) == lines
 
@@ -408,7 +408,7 @@ class EventStoreConformance:
             "users/al/ledger",
         ]
         for name in names:
-            store.append(name, chain(1)[0], 0)
+            store.append(name, [chain(1)[0]], 0)
         for reader in (store, engine.open()):
             assert list(reader.streams()) == sorted(names)
             assert list(reader.streams("users/a")) == sorted(names[3:])
@@ -418,7 +418,7 @@ class EventStoreConformance:
 
     def test_folders_are_listed_with_the_names_right_below(self, engine: Engine, store: EventStore) -> None:
         for name in ("ledger", "users/ada/ledger", "users/al/agents/b/ledger", "users/al/ledger", "users/a_20b/ledger"):
-            store.append(name, chain(1)[0], 0)
+            store.append(name, [chain(1)[0]], 0)
         for reader in (store, engine.open()):
             assert list(reader.folders("")) == ["users"]
             assert list(reader.folders("users")) == ["a_20b", "ada", "al"]
@@ -430,7 +430,7 @@ class EventStoreConformance:
         other = engine.open()
         assert list(other.folders("users")) == []
         for name in ("users/ada/ledger", "users/bob/ledger"):
-            store.append(name, chain(1)[0], 0)
+            store.append(name, [chain(1)[0]], 0)
         assert list(other.folders("users")) == list(store.folders("users")) == ["ada", "bob"]
         store.remove("users/ada")
         assert list(other.folders("users")) == list(store.folders("users")) == ["bob"]
@@ -441,7 +441,7 @@ class EventStoreConformance:
         for number in range(3):
             for name, history in histories.items():
                 wanted[name].append(next(history))
-                store.append(name, wanted[name][-1], number)
+                store.append(name, [wanted[name][-1]], number)
         other = engine.open()
         assert {name: lines_of(other, name) for name in other.streams()} == wanted
 
@@ -453,7 +453,7 @@ class EventStoreConformance:
         following = engine.open().follow(STREAM)
         assert [next(following).line, next(following).line] == lines[:2]
         for number in (2, 3, 4):
-            store.append(STREAM, lines[number], number)
+            store.append(STREAM, [lines[number]], number)
             assert next(following).line == lines[number]
 
     def test_follow_after_a_seq(self, engine: Engine, store: EventStore) -> None:
@@ -464,7 +464,7 @@ class EventStoreConformance:
 
     def test_follow_waits_for_a_stream_that_is_not_there_yet(self, engine: Engine, store: EventStore) -> None:
         line = chain(1)[0]
-        writing = threading.Thread(target=store.append, args=(STREAM, line, 0))
+        writing = threading.Thread(target=store.append, args=(STREAM, [line], 0))
         following = engine.open().follow(STREAM)
         writing.start()
         assert next(following).line == line
@@ -475,9 +475,9 @@ class EventStoreConformance:
     def test_while_locked_nobody_else_appends(self, engine: Engine, store: EventStore) -> None:
         other = engine.open(lock_timeout=SOON)
         with store.locked(STREAM), pytest.raises(LockTimeoutError):
-            other.append(STREAM, chain(1)[0], 0)
+            other.append(STREAM, [chain(1)[0]], 0)
         assert lines_of(store) == []
-        other.append(STREAM, chain(1)[0], 0)
+        other.append(STREAM, [chain(1)[0]], 0)
         assert lines_of(store) == chain(1)
 
     def test_the_holder_itself_may_append_and_lock_again(self, engine: Engine) -> None:
@@ -485,16 +485,16 @@ class EventStoreConformance:
         other = engine.open(lock_timeout=SOON)
         with store.locked(STREAM):
             with store.locked(STREAM):
-                store.append(STREAM, chain(1)[0], 0)
+                store.append(STREAM, [chain(1)[0]], 0)
             with pytest.raises(LockTimeoutError):
-                other.append(STREAM, chain(2)[1], 1)
-        other.append(STREAM, chain(2)[1], 1)
+                other.append(STREAM, [chain(2)[1]], 1)
+        other.append(STREAM, [chain(2)[1]], 1)
         assert lines_of(store) == chain(2)
 
     def test_a_lock_is_one_streams(self, engine: Engine, store: EventStore) -> None:
         other = engine.open(lock_timeout=SOON)
         with store.locked("users/ada/transcript"):
-            other.append(STREAM, chain(1)[0], 0)
+            other.append(STREAM, [chain(1)[0]], 0)
         assert lines_of(store) == chain(1)
 
     def test_locked_readers_read(self, engine: Engine, store: EventStore) -> None:
@@ -507,7 +507,7 @@ class EventStoreConformance:
     def test_an_error_inside_frees_the_lock(self, engine: Engine, store: EventStore) -> None:
         with pytest.raises(ZeroDivisionError), store.locked(STREAM):
             raise ZeroDivisionError
-        engine.open(lock_timeout=SOON).append(STREAM, chain(1)[0], 0)
+        engine.open(lock_timeout=SOON).append(STREAM, [chain(1)[0]], 0)
 
     # Threads.
 
@@ -545,7 +545,7 @@ class EventStoreConformance:
         firsts = {}
         for number, stream in enumerate(streams):
             (line,) = chain(1, text=f"said {number}")
-            store.append(stream, line, 0)
+            store.append(stream, [line], 0)
             firsts[stream] = head_of(line).hash
         key = store.key("users/ada/transcript", create=True)
         other = engine.open()
@@ -567,18 +567,18 @@ class EventStoreConformance:
         old, new = chain(2), chain(3, text="new")
         other = engine.open()
         for seq, line in enumerate(old):
-            other.append("users/ada/ledger", line, seq)
+            other.append("users/ada/ledger", [line], seq)
         store.remove("users/ada")
         with pytest.raises(WrongExpectedVersionError):
-            other.append("users/ada/ledger", old[1], 2)
+            other.append("users/ada/ledger", [old[1]], 2)
         for seq, line in enumerate(new):
-            other.append("users/ada/ledger", line, seq)
+            other.append("users/ada/ledger", [line], seq)
         assert lines_of(store, "users/ada/ledger") == new
         assert not store.is_removed(head_of(new[0]).hash)
 
     def test_a_follower_ends_where_the_stream_is_removed(self, engine: Engine, store: EventStore) -> None:
         for seq, line in enumerate(chain(2)):
-            store.append("users/ada/ledger", line, seq)
+            store.append("users/ada/ledger", [line], seq)
         following = engine.open().follow("users/ada/ledger", 1)
         next(following)
         ended: list[object] = []
@@ -590,7 +590,7 @@ class EventStoreConformance:
 
     def test_nothing_is_removed_while_a_stream_is_locked(self, engine: Engine, store: EventStore) -> None:
         (line,) = chain(1)
-        store.append("users/ada/ledger", line, 0)
+        store.append("users/ada/ledger", [line], 0)
         with store.locked("users/ada/ledger"), pytest.raises(LockTimeoutError):
             engine.open(lock_timeout=SOON).remove("users/ada")
         assert lines_of(store, "users/ada/ledger") == [line]
@@ -607,8 +607,7 @@ class EventStoreConformance:
         for asked in (store, engine.open()):
             looks = looks_at(asked, names)
             assert [look.head for look in looks] == [look.durable for look in looks] == list(map(store.head, names))
-            assert [look.edition for look in looks] == list(map(store.edition, names))
-            assert [look.size for look in looks] == list(map(store.size, names))
+            assert [look.state for look in looks] == list(map(store.state, names))
             assert list(looks_at(asked, [])) == []
 
     # Changes, where an engine names them.
@@ -646,11 +645,11 @@ class EventStoreConformance:
         for sealed_store in (store, other, engine.open()):
             assert sealed_store.seal() == Seal("moved", "elsewhere:")
             changes: list[Callable[[EventStore], object]] = [
-                lambda it: it.append(STREAM, lines[3], 3),
-                lambda it: it.append_all("users/new/ledger", chain(2), 0),
+                lambda it: it.append(STREAM, [lines[3]], 3),
+                lambda it: it.append("users/new/ledger", chain(2), 0),
                 lambda it: it.redact(STREAM, {2: erase(lines[1], 0)}),
                 lambda it: it.remove("users/ada"),
-                lambda it: it.destroy_key(STREAM),
+                lambda it: it.set_key(STREAM, None),
                 lambda it: it.key("users/new/transcript", create=True),
             ]
             for change in changes:
@@ -668,23 +667,23 @@ class EventStoreConformance:
         store.set_seal(Seal("moved", "elsewhere:"))
         engine.open().set_seal(None)
         assert store.seal() is None
-        store.append(STREAM, line, 0)
+        store.append(STREAM, [line], 0)
         assert lines_of(engine.open()) == [line]
 
     def test_only_who_copies_writes_to_an_arriving_home(self, engine: Engine) -> None:
         lines = chain(3)
         copier, other = engine.open(), engine.open()
         copier.set_seal(Seal("arriving", "elsewhere:"))
-        copier.append_all(STREAM, [lines[0], erase(lines[1], 0)], 0)
+        copier.append(STREAM, [lines[0], erase(lines[1], 0)], 0)
         for barred in (other, engine.open()):
             with pytest.raises(SealedError, match="is an incomplete copy of elsewhere:"):
-                barred.append(STREAM, lines[2], 2)
+                barred.append(STREAM, [lines[2]], 2)
         again = engine.open()
         again.set_seal(Seal("arriving", "elsewhere:"))
-        again.append(STREAM, lines[2], 2)
+        again.append(STREAM, [lines[2]], 2)
         again.set_seal(None)
         assert lines_of(other) == [lines[0], erase(lines[1], 0), lines[2]]
-        other.append(STREAM, chain(1, after=head_of(lines[2]))[0], 3)
+        other.append(STREAM, [chain(1, after=head_of(lines[2]))[0]], 3)
 
     def test_a_seal_loses_nothing_of_those_who_write_meanwhile(self, engine: Engine) -> None:
         acknowledged: dict[str, int] = {}
@@ -698,7 +697,7 @@ class EventStoreConformance:
                 stream = f"users/u{who}-{number}/ledger"
                 for seq, line in enumerate(chain(3, text=stream)):
                     try:
-                        own.append(stream, line, seq)
+                        own.append(stream, [line], seq)
                     except SealedError:
                         return
                     except BaseException as error:  # noqa: BLE001 passed to the test below
@@ -722,7 +721,7 @@ class EventStoreConformance:
 
     def test_what_was_removed_elsewhere_is_known_here(self, engine: Engine, store: EventStore) -> None:
         (line,) = chain(1)
-        store.append(STREAM, line, 0)
+        store.append(STREAM, [line], 0)
         store.remove("users/ada")
         (log,) = store.removed_logs()
         assert (log.first, log.kind, log.head) == (head_of(line).hash, "ledger", head_of(line))
@@ -735,7 +734,7 @@ class EventStoreConformance:
 
     def test_a_secret_from_elsewhere_replaces_the_own(self, engine: Engine, store: EventStore) -> None:
         for key in (b"k" * 32, b"l" * 32):
-            store.restore_key(STREAM, key)
+            store.set_key(STREAM, key)
             assert store.key(STREAM) == store.key(STREAM, create=True) == engine.open().key(STREAM) == key
 
 
@@ -744,7 +743,7 @@ def _append_somehow(store: EventStore, text: str) -> None:
     while True:
         head = store.head(STREAM)
         try:
-            store.append(STREAM, sealed(turn(text), after=head), head.seq)
+            store.append(STREAM, [sealed(turn(text), after=head)], head.seq)
         except WrongExpectedVersionError:
             continue
         return

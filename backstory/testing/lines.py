@@ -52,7 +52,7 @@ def endless_chain(after: Head = EMPTY, text: str = "said") -> Iterator[bytes]:
 def fill(store: EventStore, stream: str, lines: Iterable[bytes]) -> None:
     """Append lines to a stream, one by one."""
     for line in lines:
-        store.append(stream, line, head_of(line).seq - 1)
+        store.append(stream, [line], head_of(line).seq - 1)
 
 
 def as_file(lines: Iterable[bytes]) -> bytes:

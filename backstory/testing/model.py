@@ -54,11 +54,11 @@ class _Machine(RuleBasedStateMachine):
             head = head_of(line)
         expected = len(standing) + off
         if off == 0:
-            self.opened[store].append_all(self._name(stream), new, expected)
+            self.opened[store].append(self._name(stream), new, expected)
             self.lines[stream] = [*standing, *new]
             return
         try:
-            self.opened[store].append_all(self._name(stream), new, max(0, expected))
+            self.opened[store].append(self._name(stream), new, max(0, expected))
         except WrongExpectedVersionError as error:
             assert error.actual == len(standing)  # noqa: PT017 the number is part of it
         else:
@@ -103,7 +103,7 @@ class _Machine(RuleBasedStateMachine):
     @rule(stream=streams, store=stores)
     def destroy_key(self, stream: str, store: int) -> None:
         """Destroy the secret of a stream."""
-        self.opened[store].destroy_key(self._name(stream))
+        self.opened[store].set_key(self._name(stream), None)
         self.keys.pop(stream, None)
 
     @rule(stream=streams, store=stores, data=st.data())
@@ -132,8 +132,8 @@ class _Machine(RuleBasedStateMachine):
                 head = head_of(standing[-1]) if standing else EMPTY
                 name = self._name(stream)
                 assert store.head(name) == store.durable_head(name) == head
-                assert store.size(name) == offsets(standing)[-1]
-                assert store.edition(name) != "" or not standing
+                assert store.state(name).size == offsets(standing)[-1]
+                assert store.state(name).edition != "" or not standing
             for prefix in ("", "a", "al/", "ada/led"):
                 wanted = sorted(self._name(stream) for stream in self.lines if stream.startswith(prefix))
                 assert list(store.streams(f"{self.below}/{prefix}")) == wanted

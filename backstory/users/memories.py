@@ -147,7 +147,7 @@ class MemoriesOfHome:
         """
         # There may be any number of them, most of them small, so nothing that is read is kept.
         stream = scope.stream(LEDGER)
-        counts = count_scope(self.store, scope, stream) if self.store.size(stream) < _SMALL_BYTES else None
+        counts = count_scope(self.store, scope, stream) if self.store.state(stream).size < _SMALL_BYTES else None
         if counts is None:
             # It has an index to ask, or it is not the scope's log at all, which a writer finds out.
             memory = self._services.states.passing_writer(scope).memory()

@@ -74,7 +74,7 @@ class Owners:
 
     def _exists(self, stream: str) -> bool:
         try:
-            return bool(self._store.edition(stream))
+            return bool(self._store.state(stream).edition)
         except CorruptLogError:
             return True
 

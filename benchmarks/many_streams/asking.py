@@ -111,7 +111,7 @@ def ask(url: str, count: int) -> Asked:
             name = Scope(user(number)).stream(TRANSCRIPT)
             head = store.head(name)
             line = exchange(user(number), Head(head.seq, head.hash), salts)
-            took.append(_took(lambda name=name, line=line, head=head: store.append(name, line, head.seq)))  # type: ignore[misc]
+            took.append(_took(lambda name=name, line=line, head=head: store.append(name, [line], head.seq)))  # type: ignore[misc]
         found: list[str] = []
         changes_some = _took(lambda: found.extend(changes.find(lambda _: True)))
         assert len(found) >= len(took)

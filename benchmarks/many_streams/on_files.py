@@ -36,7 +36,8 @@ class Files:
             for start in range(0, count, _AT_ONCE):
                 with closing(JsonlStore(self._home)) as store:
                     for _ in range(min(_AT_ONCE, count - start)):
-                        store.append(*next(waiting), 0)
+                        stream, line = next(waiting)
+                        store.append(stream, [line], 0)
 
     def settle(self) -> None:
         os.sync()

@@ -3,43 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
-from backstory.ledger.engines.port import EventStore, StreamLook
+from backstory.ledger.engines.port import EventStore, StreamLook, StreamState
 
-__all__ = ["LogState", "StreamChanges", "log_state", "log_states", "looks_at"]
-
-
-class LogState(NamedTuple):
-    """What a stream holds: as long as both are the same, it is the same lines.
-
-    One of another edition, or a shorter one, may have lost some; a longer one of the same edition has more.
-    """
-
-    edition: str
-    size: int
+__all__ = ["StreamChanges", "looks_at", "states_of"]
 
 
-def log_state(store: EventStore, stream: str) -> LogState | None:
-    """Return what a stream holds now; None if it does not exist.
-
-    Raises:
-        StoreError: It could not be read.
-    """
-    edition = store.edition(stream)
-    return LogState(edition, store.size(stream)) if edition else None
-
-
-def log_states(store: EventStore, streams: Sequence[str]) -> Sequence[LogState | None]:
-    """Return what each stream holds now, with one question where the engine answers it; see `log_state`.
+def states_of(store: EventStore, streams: Sequence[str]) -> Sequence[StreamState]:
+    """Return what each stream holds now, with one question where the engine answers it.
 
     Raises:
         StoreError: One could not be read.
     """
     looks = store.capabilities().looks
-    if looks is not None:
-        return [LogState(look.edition, look.size) if look.edition else None for look in looks(streams)]
-    return [log_state(store, stream) for stream in streams]
+    return [store.state(stream) for stream in streams] if looks is None else [look.state for look in looks(streams)]
 
 
 def looks_at(store: EventStore, streams: Sequence[str]) -> Sequence[StreamLook]:
@@ -52,11 +29,8 @@ def looks_at(store: EventStore, streams: Sequence[str]) -> Sequence[StreamLook]:
     looks = store.capabilities().looks
     if looks is not None:
         return looks(streams)
-    return [
-        # The size last: it is never that of fewer lines than the heads.
-        StreamLook(store.head(stream), store.durable_head(stream), store.edition(stream), store.size(stream))
-        for stream in streams
-    ]
+    # The state last: its size is never that of fewer lines than the heads.
+    return [StreamLook(store.head(stream), store.durable_head(stream), store.state(stream)) for stream in streams]
 
 
 class StreamChanges:
@@ -68,7 +42,7 @@ class StreamChanges:
     def __init__(self, store: EventStore) -> None:
         self._store = store
         self._position: str | None = None
-        self._known: dict[str, LogState] | None = None
+        self._known: dict[str, StreamState] | None = None
 
     def find(self, is_wanted: Callable[[str], bool]) -> Iterator[str]:
         """Yield the names of changed streams, of those that are wanted.
@@ -94,8 +68,8 @@ class StreamChanges:
                 # Only now: a caller that was interrupted gets it again.
                 self._known[stream] = now
 
-    def _states(self, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, LogState]]:
+    def _states(self, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, StreamState]]:
         for stream in filter(is_wanted, self._store.streams()):
-            now = log_state(self._store, stream)
-            if now is not None:
+            now = self._store.state(stream)
+            if now.edition:
                 yield stream, now

@@ -177,7 +177,7 @@ class _Copier:
     def _drop_removed(self, heads: dict[str, Head]) -> None:
         """Remove the users whose logs were removed from the source after they were copied."""
         for stream in list(_streams(self._target)):
-            if stream in heads and self._compared.get(stream) == (self._source.edition(stream), heads[stream]):
+            if stream in heads and self._compared.get(stream) == (self._source.state(stream).edition, heads[stream]):
                 continue
             ours, theirs = first_hash(self._source, stream), first_hash(self._target, stream)
             # It is empty where its user was removed a moment ago, with another stream.
@@ -191,7 +191,7 @@ class _Copier:
 
     def _copy(self, stream: str, head: Head) -> None:
         # Asked for before any line is read: an erasure from here on gives another edition.
-        edition = self._source.edition(stream)
+        edition = self._source.state(stream).edition
         known, there = self._compared.get(stream, ("", EMPTY))
         if (known, there) == (edition, head):
             return
@@ -233,7 +233,7 @@ class _Copier:
         for record in batch:
             head = unseal(record.line, head, stream=stream, byte=record.byte).head
         lines = [record.line for record in batch]
-        self._target.append_all(stream, lines, after.seq)
+        self._target.append(stream, lines, after.seq)
         if [record.line for record in islice(self._target.read(stream, after.seq), len(lines))] != lines:
             raise StoreError(f"{self._target} returns other lines of {stream} after {after.seq} than it was given")
         self._new += len(lines)
@@ -245,9 +245,9 @@ class _Copier:
         for stream in _streams(self._source):
             key = self._source.key(stream)
             if key is not None:
-                self._target.restore_key(stream, key)
+                self._target.set_key(stream, key)
             elif self._target.key(stream) is not None:
-                self._target.destroy_key(stream)
+                self._target.set_key(stream, None)
         for log in self._source.removed_logs():
             self._target.restore_removed(log)
 

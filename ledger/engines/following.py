@@ -50,7 +50,7 @@ def lost_lines(store: EventStore, stream: str, seq: int, now: int, if_lost: str)
         kind="missing",
         stream=stream,
         line=now + 1,
-        byte=store.size(stream),
+        byte=store.state(stream).size,
     )
 
 

@@ -21,14 +21,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import SealedError
 
-__all__ = ["Capabilities", "EventStore", "Record", "RemovedLog", "Seal", "StreamLook"]
+__all__ = ["Capabilities", "EventStore", "Record", "RemovedLog", "Seal", "StreamLook", "StreamState"]
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -76,13 +76,27 @@ class Seal(msgspec.Struct, frozen=True):
         return SealedError(f"{home} is an incomplete copy of {self.other}: run `backstory copy` again to complete it")
 
 
+class StreamState(NamedTuple):
+    """What a stream holds: as long as both are the same, it is the same lines.
+
+    One of another edition, or a shorter one, may have lost some; a longer one of the same edition has more.
+
+    Attributes:
+        edition: A text that changes when existing lines are rewritten; while it stays the same, offsets remain valid.
+            "" for no stream.
+        size: The bytes of its lines, with a line break each.
+    """
+
+    edition: str
+    size: int
+
+
 class StreamLook(msgspec.Struct, frozen=True):
-    """What `head`, `durable_head`, `edition` and `size` return of a stream."""
+    """What `head`, `durable_head` and `state` return of a stream."""
 
     head: Head
     durable: Head
-    edition: str
-    size: int
+    state: StreamState
 
 
 class Capabilities(msgspec.Struct, frozen=True):
@@ -119,22 +133,17 @@ class EventStore(Protocol):
     While `seal` returns one, every method that changes a stream or a secret raises SealedError.
     """
 
-    def append(self, stream: str, line: bytes, expected: int) -> None:
-        """Append one line durably, provided that the stream's last seq is `expected`.
+    def append(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
+        """Append lines that follow each other durably, provided that the stream's last seq is `expected`.
 
-        When it returns, the line survives a power cut.
+        When it returns, they survive a power cut. It takes one write and one sync. Where an engine cannot do that at
+        once, a part of several lines, from the first on, may be there after an error.
 
         Raises:
             WrongExpectedVersionError: The stream's last seq is another.
             LockTimeoutError: Another process keeps the stream locked.
             StoreError: It could not be written; the stream is as it was.
             CorruptLogError: The stream's end is damaged.
-        """
-
-    def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
-        """Append lines that follow each other, with one write and one sync; otherwise as `append`.
-
-        Where an engine cannot do that at once, a part of them from the first on may be there after an error.
         """
 
     def read(self, stream: str, after: int = 0, *, byte: int | None = None) -> Iterator[Record]:
@@ -207,18 +216,13 @@ class EventStore(Protocol):
             StoreError: It could not be read or written.
         """
 
-    def restore_key(self, stream: str, key: bytes) -> None:
+    def set_key(self, stream: str, key: bytes | None) -> None:
         """Set the secret of a stream that is copied from another engine, durably; it replaces another.
 
-        Raises:
-            StoreError: It could not be written.
-        """
-
-    def destroy_key(self, stream: str) -> None:
-        """Destroy the secret of a stream; no digest made with it can be recognised any more.
+        None destroys the secret: no digest made with it can be recognised any more.
 
         Raises:
-            StoreError: It could not be destroyed.
+            StoreError: It could not be written or destroyed.
         """
 
     def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:
@@ -278,14 +282,12 @@ class EventStore(Protocol):
             StoreError: It could not be written.
         """
 
-    def edition(self, stream: str) -> str:
-        """Return a text that changes when existing lines are rewritten; "" for no stream.
+    def state(self, stream: str) -> StreamState:
+        """Return what a stream holds, without reading it: it may be damaged.
 
-        While it stays the same, offsets remain valid.
+        Raises:
+            StoreError: It could not be read.
         """
-
-    def size(self, stream: str) -> int:
-        """Return the size of a stream in bytes: that of its lines, with a line break each."""
 
     def torn_tail(self, stream: str) -> Record | None:
         """Return what a crash left after the last whole line, if anything; it was never reported as written."""

@@ -101,7 +101,7 @@ class Eraser:
                 self._pipeline.settle(self._transcript, self._ledger)
                 must_stand()
                 # Without the key, no earlier erased turn can be recognised either.
-                self._store.destroy_key(self._transcript.stream)
+                self._store.set_key(self._transcript.stream, None)
                 return self._carry_out(request, self._planned(request), actor)
         # Before the plan: where another erasure has moved the head, there may be nothing left to erase.
         must_stand()

@@ -184,7 +184,7 @@ class GroupCommit:
             batch, self._waiting = self._waiting, []
         begun = perf_counter()
         try:
-            self._store.append_all(self._stream, [pending.line for pending in batch], batch[0].commit.seq - 1)
+            self._store.append(self._stream, [pending.line for pending in batch], batch[0].commit.seq - 1)
         except WrongExpectedVersionError as error:
             self._settle_what_is_there(batch)
             self._fail(batch, error)

@@ -26,7 +26,7 @@ from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.disk.files import lock_beside
 from backstory.ledger.disk.locks import FileLocks
-from backstory.ledger.engines.changes import log_states
+from backstory.ledger.engines.changes import states_of
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.writer import Writer
@@ -209,7 +209,7 @@ class ScopeDocument(ReadModel):
     def follow(self, *, at_least: int = 1) -> bool:
         """Update the index if the logs have grown by `at_least` bytes since its last update; return whether it lags."""
         streams = (self.ledger, self.scope.stream(TRANSCRIPT))
-        size = sum(state.size for state in log_states(self._projector.store, streams) if state is not None)
+        size = sum(state.size for state in states_of(self._projector.store, streams))
         if size - (self._indexed or 0) < at_least:
             return self._indexed is not None
         self._index().follow()

@@ -125,9 +125,9 @@ class IndexBuilder:
         """
         streams = (scope.stream(LEDGER), scope.stream(TRANSCRIPT))
         # The edition first: what is read after it may be newer, never older, and then the next look finds it.
-        editions = [self._store.edition(stream) for stream in streams]
+        states = [self._store.state(stream) for stream in streams]
         begun = self._tip.ledger.end + self._tip.transcript.end
-        total = max(0, sum(map(self._store.size, streams)) - begun)
+        total = max(0, sum(state.size for state in states) - begun)
 
         def report(done: int) -> None:
             if progress is not None:
@@ -149,8 +149,8 @@ class IndexBuilder:
         return msgspec.structs.replace(
             self._tip,
             scope=scope,
-            ledger=msgspec.structs.replace(ledger, edition=editions[0]),
-            transcript=msgspec.structs.replace(transcript, edition=editions[1]),
+            ledger=msgspec.structs.replace(ledger, edition=states[0].edition),
+            transcript=msgspec.structs.replace(transcript, edition=states[1].edition),
             cleared=self._cleared,
             turns=self._turns,
             checkpoint=self._checkpoint,

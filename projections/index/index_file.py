@@ -245,7 +245,10 @@ class IndexFile:
 
     def _small(self) -> bool:
         # The file first: an engine may be far away.
-        return not self.path.exists() and sum(map(self.store.size, self._streams)) < self._small_bytes
+        return (
+            not self.path.exists()
+            and sum(self.store.state(stream).size for stream in self._streams) < self._small_bytes
+        )
 
     def _own_will_do(self) -> bool:
         """Whether an erasure is still not complete, so that nothing may be written."""
@@ -263,7 +266,7 @@ class IndexFile:
             if reason is not None:
                 return _Look(reason, behind=True, bytes=0)
             behind = behind or now.durable.seq > stand.head.seq
-            size += max(0, now.size - stand.end)
+            size += max(0, now.state.size - stand.end)
         return _Look(None, behind, size)
 
     def _stale(self, stream: str, stand: StreamPosition, now: StreamLook) -> str | None:
@@ -274,7 +277,7 @@ class IndexFile:
             return f"{stream} ends at {head.seq}, and there was a commit {stand.head.seq}: was its tail cut off?"
         if head.seq == stand.head.seq and head.hash != stand.head.hash:
             return f"{stream} has another commit {head.seq} than it had"
-        return None if now.edition == stand.edition else f"{stream} was stored anew"
+        return None if now.state.edition == stand.edition else f"{stream} was stored anew"
 
     # The file.
 

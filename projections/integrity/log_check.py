@@ -122,6 +122,6 @@ def _scope_in(store: EventStore, below: str) -> Scope | None:
 def _size(store: EventStore, below: str) -> int:
     """Return the size of both logs; a log that cannot be read has none, and verifying it reports that."""
     try:
-        return sum(store.size(f"{below}/{kind}".lstrip("/")) for kind in (LEDGER, TRANSCRIPT))
+        return sum(store.state(f"{below}/{kind}".lstrip("/")).size for kind in (LEDGER, TRANSCRIPT))
     except BackstoryError:
         return 0

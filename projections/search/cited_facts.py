@@ -159,7 +159,7 @@ class CitedFacts:
             StoreError: The ledger cannot be read.
         """
         # The edition first: what is read after it may be newer, never older.
-        edition, head = self._store.edition(self._ledger), self._store.durable_head(self._ledger)
+        edition, head = self._store.state(self._ledger).edition, self._store.durable_head(self._ledger)
         if (edition, head) == (self._edition, self._head):
             return ()
         if edition == self._edition and head.seq > self._head.seq:

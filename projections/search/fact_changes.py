@@ -34,7 +34,7 @@ class FactChanges:
         if head == before:
             return ()
         # It is the end only where nothing was written since; the store searches for a line that is not where it says.
-        self.head, self._end = head, self._store.size(self._ledger)
+        self.head, self._end = head, self._store.state(self._ledger).size
         if not before.seq or not before.seq < head.seq <= before.seq + _MOST:
             return None
         events: list[Event] = []

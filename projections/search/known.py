@@ -168,7 +168,7 @@ class Known:
             found, keys = words.columns()
             return found | {"keys": keys, "contents": [self.facts.live[key].content for key in keys]}
 
-        stand = Stand(self._store.edition(self._scope.stream(LEDGER)), self._changes.head)
+        stand = Stand(self._store.state(self._scope.stream(LEDGER)).edition, self._changes.head)
         return WordsFile(self._store, self._scope, self._paths["facts"]).write({LEDGER: stand}, columns)
 
     def _write_turns(self, words: LexicalIndex) -> bool:

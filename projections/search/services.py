@@ -129,7 +129,7 @@ class _Source:
         """Return where both logs stand."""
         store = self._writer.store
         streams = (self._writer.ledger, self._writer.transcript_stream)
-        return tuple((store.head(stream), store.edition(stream)) for stream in streams)
+        return tuple((store.head(stream), store.state(stream).edition) for stream in streams)
 
     def passages(self, space: str) -> Iterator[Passage]:
         """Yield what stands in a space."""

@@ -303,7 +303,7 @@ class TurnFollower(ReadModel):
 
     def _catch_up(self, held: _Held, until: Head | None) -> None:
         # The edition first: what is read after it may be newer, never older, and then the next read finds it.
-        edition, size = self._store.edition(self._transcript), self._store.size(self._transcript)
+        edition, size = self._store.state(self._transcript)
         learned, now = self._store.durable_head(self._ledger), self._store.durable_head(self._transcript)
         same = held.edition == edition and held.said.head == now
         same = same and (held.size == size or self._is_where_it_was(held))

@@ -206,11 +206,11 @@ def test_nothing_that_was_said_gets_into_the_file(tmp_path: Path) -> None:
         def fail(*_: object) -> None:
             raise KeyError("secret key")
 
-        bs.store.append_all = fail  # type: ignore[method-assign]
+        bs.store.append = fail  # type: ignore[method-assign]
         door.record(ADA, "secret-thread", exchange("secret rye"))
         assert len(bs.faults.of(ADA)) == 2
         assert b"secret" not in file(tmp_path).read_bytes()
-        del bs.store.append_all  # type: ignore[method-assign]
+        del bs.store.append  # type: ignore[method-assign]
 
 
 def test_what_could_not_be_read_is_quoted_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -588,13 +588,13 @@ def test_a_removal_waits_for_whoever_holds_the_lock_of_a_log_before_its_first_li
     with others.locked("users/ada/ledger"):
         with pytest.raises(LockTimeoutError):
             ours.remove("users/ada")
-        others.append("users/ada/ledger", chain(1)[0], 0)
+        others.append("users/ada/ledger", [chain(1)[0]], 0)
     assert ours.remove("users/ada")
 
 
 def test_of_two_removals_at_once_the_slower_finds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, others = JsonlStore(tmp_path), JsonlStore(tmp_path)
-    ours.append("users/ada/ledger", chain(1)[0], 0)
+    ours.append("users/ada/ledger", [chain(1)[0]], 0)
     real = removal.Removals._mark
 
     def mark(self: removal.Removals, path: Path, held: ExitStack) -> None:
@@ -611,7 +611,7 @@ def test_a_lock_that_comes_into_what_is_being_deleted_goes_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, real, made = JsonlStore(tmp_path), os.rmdir, []
-    store.append("users/ada/ledger", chain(1)[0], 0)
+    store.append("users/ada/ledger", [chain(1)[0]], 0)
 
     def rmdir(path: str, **where: int) -> None:
         if not made:

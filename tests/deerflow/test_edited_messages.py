@@ -139,10 +139,10 @@ def test_a_delivery_that_waited_for_the_disk_withdraws_too(host, monkeypatch):
     manager = host.manager(ChatModel(), debounce_seconds=300)
     add(manager, *FIRST, *WRONG)
     store = manager._hosting.home.store
-    append = store.append_all
-    monkeypatch.setattr(store, "append_all", lambda *_: (_ for _ in ()).throw(OSError("the disk is full")))
+    append = store.append
+    monkeypatch.setattr(store, "append", lambda *_: (_ for _ in ()).throw(OSError("the disk is full")))
     add(manager, *FIRST, *RIGHT)
-    monkeypatch.setattr(store, "append_all", append)
+    monkeypatch.setattr(store, "append", append)
     assert standing(manager) == ["h1", "a1", "h3", "a3"]
 
 

@@ -38,7 +38,7 @@ def copy(source: EventStore, target: EventStore) -> CopiedStreams:
 
 def grow(store: EventStore, stream: str) -> None:
     head = store.head(stream)
-    store.append(stream, next(endless_chain(head, "later")), head.seq)
+    store.append(stream, [next(endless_chain(head, "later"))], head.seq)
 
 
 def takes_changes(store: EventStore) -> bool:

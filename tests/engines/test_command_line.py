@@ -122,7 +122,7 @@ def test_doctor_looks_at_the_memories_of_the_engine(
 def test_doctor_finds_a_commit_that_is_damaged_in_the_engine(chosen: HomesOn, tmp_path: Path) -> None:
     first, second, last = chain(3)
     with open_home(tmp_path / "home", **chosen.settings) as bs:
-        bs.store.append_all("users/ada/transcript", [first, second.replace(b"said 2", b"SAID 2"), last], 0)
+        bs.store.append("users/ada/transcript", [first, second.replace(b"said 2", b"SAID 2"), last], 0)
     checks = Cli(tmp_path / "home").json("doctor", code=1)
     found = [check["hint"] for check in checks if check["check"] == "altered"]
     assert any("users/ada/transcript, line 2" in hint for hint in found), checks

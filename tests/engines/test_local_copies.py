@@ -127,7 +127,7 @@ def test_many_copies_are_compared_with_few_questions(engine: HomesOn, tmp_path: 
         copies.sweep()
         asked: list[str] = []
         with pytest.MonkeyPatch.context() as patch:
-            for question in ("edition", "size", "head", "looks"):
+            for question in ("state", "head", "looks"):
                 if whole := getattr(bs.store, question, None):
                     patch.setattr(bs.store, question, noted(asked, question, whole))
             copies.sweep()
@@ -175,7 +175,7 @@ def test_a_copy_whose_logs_cannot_be_read_keeps_no_other_back(
 
         monkeypatch.setattr(idle.store, question, ask)
 
-    for question in ("looks", "edition"):
+    for question in ("looks", "state"):
         if hasattr(idle.store, question):
             refuse(question)
     busy.memory("ada").add_fact("User moved to Bergen")

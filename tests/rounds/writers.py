@@ -94,7 +94,7 @@ class Writers:
             new = head_of(line)
             self._note(name, "sent", stream, new)
             try:
-                self._store.append(stream, line, head.seq)
+                self._store.append(stream, [line], head.seq)
             except WrongExpectedVersionError as error:
                 self._note(name, "refused", stream, new, error)
             except UnknownOutcomeError as error:

@@ -46,16 +46,16 @@ class StreamKeys:
                     self._must_allow()
                     _make_key(path, os.urandom(_KEY_BYTES))
 
-    def restore(self, stream: str, key: bytes) -> None:
-        """Set the secret of a stream; see `EventStore.restore_key`."""
-        if self.get(stream) != key:
-            self.destroy(stream)
+    def put(self, stream: str, key: bytes | None) -> None:
+        """Set the secret of a stream, or destroy it; see `EventStore.set_key`."""
+        if key is None or self.get(stream) != key:
+            self._destroy(stream)
             path = self._home / f"{stream}.key"
-            with translated(path, "write"):
-                _make_key(path, key)
+            if key is not None:
+                with translated(path, "write"):
+                    _make_key(path, key)
 
-    def destroy(self, stream: str) -> None:
-        """Destroy the secret of a stream; see `EventStore.destroy_key`."""
+    def _destroy(self, stream: str) -> None:
         path = self._home / f"{stream}.key"
         with self._locks.held(f"{self._home}/{stream}.lock"), translated(path, "remove"):
             self._must_allow()

@@ -48,7 +48,7 @@ from backstory.ledger.engines.jsonl.heads import (
 from backstory.ledger.engines.jsonl.keys import StreamKeys
 from backstory.ledger.engines.jsonl.removal import Removals
 from backstory.ledger.engines.jsonl.seal import FileSeal
-from backstory.ledger.engines.port import Capabilities, Record, RemovedLog, Seal
+from backstory.ledger.engines.port import Capabilities, Record, RemovedLog, Seal, StreamState
 from backstory.ledger.engines.promises import other_history, other_version
 
 _log = logging.getLogger(__name__)
@@ -103,12 +103,8 @@ class JsonlStore:
         """The same as a plain text: every commit asks for it, and making a Path is a good part of what it costs."""
         return f"{self._prefix}{stream}.jsonl"
 
-    def append(self, stream: str, line: bytes, expected: int) -> None:
-        """Append one line durably; see `EventStore.append`."""
-        self.append_all(stream, (line,), expected)
-
-    def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
-        """Append lines with one write and one sync; see `EventStore.append_all`."""
+    def append(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
+        """Append lines with one write and one sync; see `EventStore.append`."""
         path = self._file(stream)
         with self.locked(stream), translated(path, "write"):
             self._seal.must_allow()
@@ -322,14 +318,15 @@ class JsonlStore:
             self._note(stream, head)
             return head
 
-    def size(self, stream: str) -> int:
-        """Return how many bytes a stream takes."""
+    def state(self, stream: str) -> StreamState:
+        """Return the file's inode and size; see `EventStore.state`. An erasure puts another file in its place."""
         path = self._file(stream)
         with translated(path, "read"):
             try:
-                return os.stat(path).st_size  # noqa: PTH116
+                stat = os.stat(path)  # noqa: PTH116
             except FileNotFoundError:
-                return 0
+                return StreamState("", 0)
+            return StreamState(str(stat.st_ino), stat.st_size)
 
     def torn_tail(self, stream: str) -> Record | None:
         """Return what a crash left behind the last whole line, if anything."""
@@ -399,15 +396,6 @@ class JsonlStore:
         spelled = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return leased(self.home / f"{stream}.lease-{spelled}")
 
-    def edition(self, stream: str) -> str:
-        """Return the file's inode: an erasure puts another file in its place."""
-        path = self._file(stream)
-        with translated(path, "read"):
-            try:
-                return str(os.stat(path).st_ino)  # noqa: PTH116
-            except FileNotFoundError:
-                return ""
-
     def was_repaired(self, stream: str, edition: str) -> bool:
         """Whether a repair has moved the file of an edition aside, so that lines that were read may be gone."""
         path = self.path(stream)
@@ -418,13 +406,9 @@ class JsonlStore:
         """Return the secret of a stream; see `EventStore.key`."""
         return self._keys.get(stream, create=create)
 
-    def restore_key(self, stream: str, key: bytes) -> None:
-        """Set the secret of a stream; see `EventStore.restore_key`."""
-        self._keys.restore(stream, key)
-
-    def destroy_key(self, stream: str) -> None:
-        """Destroy the secret of a stream; see `EventStore.destroy_key`."""
-        self._keys.destroy(stream)
+    def set_key(self, stream: str, key: bytes | None) -> None:
+        """Set the secret of a stream, or destroy it; see `EventStore.set_key`."""
+        self._keys.put(stream, key)
 
     def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:
         """Put stubs in the place of what was erased, in a new file; see `EventStore.redact`."""

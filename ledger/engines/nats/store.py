@@ -38,7 +38,7 @@ from backstory.ledger.engines.nats.reading import StreamReading, stream_of
 from backstory.ledger.engines.nats.sealing import Sealing
 from backstory.ledger.engines.nats.setup import Setup
 from backstory.ledger.engines.nats.subjects import COMMITS, EMPTY, KEYS, Subjects, name_of, spell
-from backstory.ledger.engines.port import Capabilities, Record, RemovedLog, Seal, StreamLook
+from backstory.ledger.engines.port import Capabilities, Record, RemovedLog, Seal, StreamLook, StreamState
 from backstory.ledger.engines.promises import other_history, other_version
 
 __all__ = ["NatsStore"]
@@ -104,12 +104,8 @@ class NatsStore:
         self._setup.ensure()
         return self._setup.warnings
 
-    def append(self, stream: str, line: bytes, expected: int) -> None:
-        """Append one line durably; see `EventStore.append`."""
-        self.append_all(stream, (line,), expected)
-
-    def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
-        """Append lines, up to 1000 of them all at once; see `EventStore.append_all`."""
+    def append(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
+        """Append lines, up to 1000 of them all at once; see `EventStore.append`."""
         with self._holds.among_threads(stream) as hold:
             for start in range(0, len(lines), _MOST_AT_ONCE):
                 self._append(stream, lines[start : start + _MOST_AT_ONCE], expected + start, hold)
@@ -219,13 +215,9 @@ class NatsStore:
         """Return the head; see `durable_head`."""
         return self.head(stream)
 
-    def size(self, stream: str) -> int:
-        """Return the bytes of all lines; see `EventStore.size`."""
-        return self.looks([stream])[0].size
-
-    def edition(self, stream: str) -> str:
-        """Return the first and the last message that make up the stream's past; see `EventStore.edition`."""
-        return self.looks([stream])[0].edition
+    def state(self, stream: str) -> StreamState:
+        """Return the first and the last message that make up the stream's past, and the bytes of all lines."""
+        return self.looks([stream])[0].state
 
     def looks(self, streams: Sequence[str]) -> Sequence[StreamLook]:
         """Return what there is to be seen of each stream; see `Capabilities.looks`."""
@@ -234,8 +226,7 @@ class NatsStore:
             StreamLook(
                 tip.head,
                 tip.head,
-                f"{tip.origin}-{stubs.at}" if tip.head.seq else "",
-                tip.end - stubs.shrunk[-1],
+                StreamState(f"{tip.origin}-{stubs.at}" if tip.head.seq else "", tip.end - stubs.shrunk[-1]),
             )
             for tip, stubs in self._reading.states(streams)
         ]
@@ -369,17 +360,14 @@ class NatsStore:
             at = there.seq if there is not None else 0
             wire.publish([Outgoing(subject, secrets.token_bytes(_KEY_BYTES), "key", at, name=name_header(stream))])
 
-    def restore_key(self, stream: str, key: bytes) -> None:
-        """Set the secret of a stream that is copied; see `EventStore.restore_key`."""
-        self.destroy_key(stream)
-        self._wire.publish([Outgoing(self._subjects.of(KEYS, stream), key, "key", name=name_header(stream))])
-
-    def destroy_key(self, stream: str) -> None:
-        """Destroy the secret of a stream; see `EventStore.destroy_key`."""
+    def set_key(self, stream: str, key: bytes | None) -> None:
+        """Set the secret of a stream, or destroy it; see `EventStore.set_key`."""
         self._must_take_changes()
         wire, subject = self._wire, self._subjects.of(KEYS, stream)
         while (there := wire.last(self._subjects.jetstream_of(stream), subject)) is not None:
             wire.delete(self._subjects.jetstream_of(stream), [there.seq])
+        if key is not None:
+            wire.publish([Outgoing(subject, key, "key", name=name_header(stream))])
 
     def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:
         """Store stubs for erased lines, and delete the originals; see `EventStore.redact`."""

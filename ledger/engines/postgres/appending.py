@@ -86,7 +86,7 @@ class Appends:
         self._led = 0
 
     def append(self, stream: str, lines: Sequence[bytes], expected: int, token: int | None) -> None:
-        """Append lines to a stream; see `EventStore.append_all`.
+        """Append lines to a stream; see `EventStore.append`.
 
         Args:
             stream: Its name.

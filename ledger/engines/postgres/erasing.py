@@ -92,7 +92,7 @@ class Erasures:
         self._rewrite(doing)
 
     def destroy_key(self, stream: str) -> None:
-        """Destroy a stream's secret; see `EventStore.destroy_key`."""
+        """Destroy a stream's secret; see `EventStore.set_key`."""
         doing = f"destroy the key of {stream}"
 
         def destroy(connection: Connection) -> None:

@@ -15,7 +15,7 @@ from backstory.ledger.concurrency.forks import Renews, register
 from backstory.ledger.core.commit import EMPTY, Head
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.engines.following import followed
-from backstory.ledger.engines.port import Capabilities, Record, RemovedLog, Seal, StreamLook
+from backstory.ledger.engines.port import Capabilities, Record, RemovedLog, Seal, StreamLook, StreamState
 from backstory.ledger.engines.postgres.address import PostgresAddress
 from backstory.ledger.engines.postgres.appending import Appends
 from backstory.ledger.engines.postgres.awake import KeptAwake
@@ -32,7 +32,7 @@ __all__ = ["PostgresStore"]
 _log = logging.getLogger(__name__)
 
 _KEY_BYTES = 32
-_NOTHING = StreamLook(EMPTY, EMPTY, "", 0)
+_NOTHING = StreamLook(EMPTY, EMPTY, StreamState("", 0))
 _FOLLOW_POLL_SECONDS = 0.1
 _FIRST_LINES = 4
 """Lines of the first page: most readers want the newest line or two, or only the first one."""
@@ -116,12 +116,8 @@ class PostgresStore:
                     else "a power cut of the server can destroy what was written; switch it on",
                 )  # fmt: skip
 
-    def append(self, stream: str, line: bytes, expected: int) -> None:
-        """Append one line durably; see `EventStore.append`."""
-        self.append_all(stream, (line,), expected)
-
-    def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
-        """Append lines in one transaction; see `EventStore.append_all`.
+    def append(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
+        """Append lines in one transaction; see `EventStore.append`.
 
         Raises:
             UnknownOutcomeError: The connection was lost, and the server did not say within the lock timeout whether
@@ -159,7 +155,7 @@ class PostgresStore:
             (list(streams),),
         )
         found = {
-            name: StreamLook(Head(seq, digest), Head(seq, digest), f"{number}.{edition}", size)
+            name: StreamLook(Head(seq, digest), Head(seq, digest), StreamState(f"{number}.{edition}", size))
             for name, seq, digest, number, edition, size in rows
         }
         return [found.get(stream, _NOTHING) for stream in streams]
@@ -236,8 +232,11 @@ class PostgresStore:
 
         return self._connections.run(f"read the key of {stream}", find)
 
-    def restore_key(self, stream: str, key: bytes) -> None:
-        """Set the secret of a stream that is copied; see `EventStore.restore_key`."""
+    def set_key(self, stream: str, key: bytes | None) -> None:
+        """Set the secret of a stream, or destroy it; see `EventStore.set_key`."""
+        if key is None:
+            self._erasures.destroy_key(stream)
+            return
 
         def put(connection: Connection) -> None:
             with connection.transaction():
@@ -250,10 +249,6 @@ class PostgresStore:
                 )
 
         self._connections.run(f"set the key of {stream}", put)
-
-    def destroy_key(self, stream: str) -> None:
-        """Destroy the secret of a stream; see `EventStore.destroy_key`."""
-        self._erasures.destroy_key(stream)
 
     def must_erase(self) -> None:
         """Refuse a login that may append only; see `Capabilities.must_erase`."""
@@ -309,17 +304,9 @@ class PostgresStore:
         """See `EventStore.set_seal`."""
         self._seal.put(seal)
 
-    def edition(self, stream: str) -> str:
-        """Return the stream's number and how often something was erased from it; see `EventStore.edition`."""
-        row = self._connections.row(
-            f"read {stream}", "SELECT id, edition FROM backstory.streams WHERE name = %s", (stream,)
-        )
-        return "" if row is None else f"{row[0]}.{row[1]}"
-
-    def size(self, stream: str) -> int:
-        """Return the bytes of a stream's lines, with a line break each."""
-        row = self._connections.row(f"read {stream}", "SELECT bytes FROM backstory.streams WHERE name = %s", (stream,))
-        return 0 if row is None else int(row[0])
+    def state(self, stream: str) -> StreamState:
+        """Return the stream's number and how often something was erased from it, and its bytes."""
+        return self.looks([stream])[0].state
 
     def torn_tail(self, stream: str) -> Record | None:
         """Return None: a transaction is there as a whole or not at all."""

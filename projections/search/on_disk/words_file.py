@@ -102,7 +102,7 @@ class WordsFile:
             # A log gets an edition with its first commit.
             not stand.head.seq
             or (
-                store.edition(scope.stream(kind)) == stand.edition
+                store.state(scope.stream(kind)).edition == stand.edition
                 and store.durable_head(scope.stream(kind)).seq >= stand.head.seq
             )
             for kind, stand in stands.items()

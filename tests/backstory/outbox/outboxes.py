@@ -41,8 +41,8 @@ class Disk:
         self.calls = 0
         self.afterwards = False
         """Whether it fails only after it has written."""
-        self._append = bs.store.append_all
-        bs.store.append_all = self  # type: ignore[method-assign]
+        self._append = bs.store.append
+        bs.store.append = self  # type: ignore[method-assign]
 
     def __call__(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
         self.calls += 1

@@ -95,16 +95,16 @@ from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.scope import Scope
 
 bs = Backstory.open(sys.argv[1])
-write = bs.store.append_all
+write = bs.store.append
 def fail(*_):
     raise StoreError("full")
-bs.store.append_all = fail
+bs.store.append = fail
 messages = [{"role": "user", "content": "I like tea."}, {"role": "assistant", "content": "Noted."}]
 door = FailSafeMemory(bs, outbox=Outbox(bs.faults, QueueLimits(shortest_pause=600, longest_pause=600)))
 for thread in ("t", "u"):
     assert door.record(Scope("ada"), thread, messages) is None
 if sys.argv[2] == "well":
-    bs.store.append_all = write
+    bs.store.append = write
 """
     ended = [
         subprocess.run(

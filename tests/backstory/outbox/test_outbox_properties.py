@@ -90,7 +90,7 @@ def test_sixteen_agents_lose_nothing_while_memory_fails_again_and_again(home: Pa
                     raise OSError(5, "Input/output error")
             write(stream, lines, expected)
 
-        bs.store.append_all = fail  # type: ignore[method-assign]
+        bs.store.append = fail  # type: ignore[method-assign]
         door = FailSafeMemory(bs, outbox=Outbox(bs.faults, EAGER))
         told: dict[tuple[Scope, str], list[dict[str, object]]] = {}
 

@@ -293,7 +293,7 @@ def test_a_store_that_takes_no_writes_fails_the_change_and_not_the_reading(
 
     client = gateway.client()
     client.post(FACTS, json={"content": "Runs"})
-    monkeypatch.setattr(gateway.home.store, "append_all", full)
+    monkeypatch.setattr(gateway.home.store, "append", full)
     response = client.post(FACTS, json={"content": "Swims"})
     assert (response.status_code, response.json()) == (500, {"detail": "Failed to create memory fact."})
     assert contents(client.get(MEMORY)) == ["Runs"]

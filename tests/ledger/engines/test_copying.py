@@ -180,7 +180,7 @@ HAPPENINGS: Mapping[str, Callable[[EventStore], None]] = {
     "a user is removed": lambda store: store.remove("users/ada"),
     "a user is removed and begins anew": begin_anew,
     "a secret is made": lambda store: store.key("transcript", create=True),
-    "a secret is destroyed": lambda store: store.destroy_key("users/ada/transcript"),
+    "a secret is destroyed": lambda store: store.set_key("users/ada/transcript", None),
 }
 
 
@@ -222,7 +222,7 @@ def test_nothing_that_was_acknowledged_is_lost_to_a_copy(homes: tuple[Home, Home
             head = store.head(stream)
             line = next(endless_chain(head, f"{who} {number}"))
             try:
-                store.append(stream, line, head.seq)
+                store.append(stream, [line], head.seq)
             except SealedError as error:
                 refusals.append(str(error))
                 return
@@ -338,7 +338,7 @@ def test_an_incomplete_copy_can_be_given_up(files: tuple[Home, Home]) -> None:
         cancel_copy(source, target)
 
     def killed(name: str) -> None:
-        if name == "restore_key":
+        if name == "set_key":
             raise KilledError
 
     with pytest.raises(KilledError):

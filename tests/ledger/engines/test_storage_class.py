@@ -25,12 +25,12 @@ class Own(JsonlStore):
         super().__init__(home / "own")
 
 class Earlier:
-    # A store written for the port before it asked for capabilities.
+    # A store written for an earlier port.
     def __init__(self, home: Path) -> None:
         self.inner = JsonlStore(home)
 
 for _name, _value in vars(EventStore).items():
-    if callable(_value) and not _name.startswith("_") and _name != "capabilities":
+    if callable(_value) and not _name.startswith("_") and _name not in ("state", "set_key", "capabilities"):
         setattr(Earlier, _name, getattr(JsonlStore, _name))
 
 class Outer:
@@ -118,7 +118,7 @@ def test_without_one_it_is_the_jsonl_engine(tmp_path: Path) -> None:
         ("backstory.ledger.engines.port:EventStore", "could not be created with the home folder alone (TypeError)"),
         (
             "builtins:dict",
-            "is not an event store: it lacks append, append_all, read, head, durable_head, settled_head, streams",
+            "is not an event store: it lacks append, read, head, durable_head, settled_head, streams",
         ),
         ("Own", "must be package.module:Class"),
         ("own_engines.engine:", "must be package.module:Class"),
@@ -133,16 +133,20 @@ def test_a_class_that_cannot_be_had_is_an_error_that_says_why(tmp_path: Path, pa
 
 def test_a_class_that_lacks_methods_is_told_which(tmp_path: Path) -> None:
     assert refusal("own_engines.engine:Partial", tmp_path) == (
-        "is not an event store: it lacks append_all, head, durable_head, settled_head, streams, folders, follow, "
-        "key, restore_key, destroy_key, redact, remove, is_removed, removed_logs, restore_removed, seal, set_seal, "
-        "edition, size, torn_tail, locked, lease, capabilities, close "
+        "is not an event store: it lacks head, durable_head, settled_head, streams, folders, follow, "
+        "key, set_key, redact, remove, is_removed, removed_logs, restore_removed, seal, set_seal, "
+        "state, torn_tail, locked, lease, capabilities, close "
         "(see EventStore in ledger/engines/port.py)"
     )
 
 
 def test_a_store_of_the_earlier_port_is_refused_with_what_to_change(tmp_path: Path) -> None:
     why = refusal("own_engines.engine:Earlier", tmp_path)
-    assert why.startswith("is not an event store: it lacks capabilities")
+    assert why.startswith(
+        "is not an event store: it lacks set_key, state, capabilities, so it was written for an earlier"
+    )
+    assert "state takes the place of edition and size, and append takes several lines, as append_all did" in why
+    assert "set_key takes the place of restore_key, and with None of destroy_key" in why
     assert "add `def capabilities(self): return Capabilities()`" in why
     assert "path, was_repaired, head_at_once, looks, changed, risks, must_erase" in why
     assert "the port is now backstory.ledger.engines.port" in refusal("own_engines.earlier:Own", tmp_path)

@@ -1024,10 +1024,10 @@ class Refusing(JsonlStore):
 
     broken = True
 
-    def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
+    def append(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
         if self.broken and stream.endswith("ledger"):
             raise StoreError("the disk is full")
-        super().append_all(stream, lines, expected)
+        super().append(stream, lines, expected)
 
 
 def test_a_disk_that_refuses_leaves_the_turns_pending(tmp_path):

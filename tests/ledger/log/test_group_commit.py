@@ -42,13 +42,13 @@ class Paced(JsonlStore):
         self.batches: list[int] = []
         self.error: BaseException | None = None
 
-    def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
+    def append(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
         self.waiting.release()
         assert self.open.wait(PATIENCE)
         error, self.error = self.error, None
         if error is not None:
             raise error
-        super().append_all(stream, lines, expected)
+        super().append(stream, lines, expected)
         self.batches.append(len(lines))
 
 
@@ -272,7 +272,7 @@ class Overtaken(JsonlStore):
         self.most = most
         self.times = 0
 
-    def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
+    def append(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
         with suppress(LockTimeoutError):
             if stream == self.other.ledger:
                 add(self.other, f"fact {self.times}")
@@ -280,7 +280,7 @@ class Overtaken(JsonlStore):
                 self.other.record("t", [Kept(role="user", content=f"words {self.times}", id=str(self.times))])
             self.times += 1
             assert self.times <= self.most, "it is overtaken forever"
-        super().append_all(stream, lines, expected)
+        super().append(stream, lines, expected)
 
 
 def test_a_writer_that_is_overtaken_again_and_again_keeps_the_others_off(tmp_path: Path) -> None:
@@ -323,8 +323,8 @@ def test_to_forget_everything_waits_for_a_write_under_way_before_it_locks(store:
 
 def test_an_engine_that_wrote_a_part_counts_what_is_there(tmp_path: Path) -> None:
     class LineByLine(JsonlStore):
-        def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
-            super().append_all(stream, lines[:1], expected)
+        def append(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
+            super().append(stream, lines[:1], expected)
             if len(lines) > 1:
                 raise WrongExpectedVersionError("somebody else was quicker", actual=expected + 1)
 

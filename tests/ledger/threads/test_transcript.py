@@ -235,12 +235,12 @@ class Tripping(JsonlStore):
         self._countdown = fail_at
         self._error = error
 
-    def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
+    def append(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
         for number, line in enumerate(lines):
             self._countdown -= 1
             if self._countdown == 0:
                 raise self._error
-            super().append_all(stream, [line], expected + number)
+            super().append(stream, [line], expected + number)
 
 
 def writer(store: JsonlStore, scope: Scope | None = None) -> Writer:

@@ -142,7 +142,7 @@ def test_a_burst_of_commits_is_shown_once(bench: Bench, writes: list[bytes]) -> 
 def test_to_note_a_commit_looks_at_no_file_and_renders_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.add("runs")
     commit, memory = object(), Memory()
-    for name in ("head", "size", "locked", "read"):
+    for name in ("head", "state", "locked", "read"):
         monkeypatch.setattr(JsonlStore, name, lambda *_: pytest.fail("the store was asked"))
     monkeypatch.setattr("backstory.projections.document.projector.render", lambda *_: pytest.fail("it was rendered"))
     for _ in range(3):

@@ -189,7 +189,7 @@ def erase_fact(home, fact, slots):
     head = store.head(stream)
     events = tuple(Redacted(stream, seq, index, "fact", fact=fact) for seq, index in slots.items())
     draft = Draft("2026-03-02T12:00:00.000000Z", Cause(kind="redaction", actor="bob"), events)
-    store.append(stream, seal(draft, head, CountingSalts()), head.seq)
+    store.append(stream, [seal(draft, head, CountingSalts())], head.seq)
     lines = {seq: erase(next(store.read(stream, seq - 1)).line, {index}) for seq, index in slots.items()}
     with store.locked(stream):
         store.redact(stream, lines)

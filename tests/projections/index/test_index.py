@@ -215,7 +215,7 @@ def truth(home):
         "threads": names,
         "open": [n for n in names if coverage.pending(transcript.threads[n]) or coverage.parked(transcript.threads[n])],
         "heads": (store.head(ADA.stream(LEDGER)), store.head(ADA.stream(TRANSCRIPT))),
-        "ends": (store.size(ADA.stream(LEDGER)), store.size(ADA.stream(TRANSCRIPT))),
+        "ends": (store.state(ADA.stream(LEDGER)).size, store.state(ADA.stream(TRANSCRIPT)).size),
         "turn count": transcript.turn_count,
         "said at": transcript.at,
     }
@@ -961,7 +961,7 @@ def append(home, cause, *events, at="2026-03-02T12:00:00.000000Z"):
     store = JsonlStore(home)
     head = store.head(ADA.stream(LEDGER))
     line = seal(Draft(at, cause, events), head, CountingSalts())
-    store.append(ADA.stream(LEDGER), line, head.seq)
+    store.append(ADA.stream(LEDGER), [line], head.seq)
 
 
 def complete(home, slots):

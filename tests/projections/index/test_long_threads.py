@@ -264,7 +264,7 @@ def long_thread(home: Path, turns: int, *, a_line: int = 2) -> None:
         lines.append(line)
         head = commit.head
     store = JsonlStore(home)
-    store.append_all(ADA.stream(TRANSCRIPT), lines, 0)
+    store.append(ADA.stream(TRANSCRIPT), lines, 0)
     index_of(home).follow()
 
 

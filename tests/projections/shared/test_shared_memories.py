@@ -148,7 +148,7 @@ def test_a_forger_who_knows_the_code_and_not_the_secret_is_refused(world: World)
 def test_a_value_of_another_scope_is_refused_at_this_one(world: World) -> None:
     world.shared.keep(ADA, world.memory, world.head)
     bob = Scope("bob")
-    world.engine.restore_key(bob.stream(LEDGER), world.engine.key(ADA.stream(LEDGER)))  # type: ignore[attr-defined]
+    world.engine.set_key(bob.stream(LEDGER), world.engine.key(ADA.stream(LEDGER)))  # type: ignore[attr-defined]
     ours, theirs = world.shared._key(ADA), world.shared._key(bob)
     world.cache.values[theirs] = world.cache.values[ours]
     assert world.shared.find(bob, world.head) is None

@@ -44,7 +44,7 @@ def test_a_stream_is_a_file_of_its_lines(store: JsonlStore, home: Path) -> None:
     lines = chain(3)
     fill(store, STREAM, lines)
     assert (home / "users/ada/ledger.jsonl").read_bytes() == as_file(lines)
-    assert store.size(STREAM) == len(as_file(lines))
+    assert store.state(STREAM).size == len(as_file(lines))
 
 
 def test_nobody_else_may_look(store: JsonlStore, home: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_file_exchanged_for_another_history_is_not_continued(store: JsonlStore
     new.replace(store.path(STREAM))
     assert store.head(STREAM) == head_of(others[1])
     with pytest.raises(CorruptLogError, match="exchanged") as told:
-        store.append(STREAM, lines[2], 2)
+        store.append(STREAM, [lines[2]], 2)
     assert told.value.kind == "broken_prev"
     assert lines_of(store) == others[:2]
     assert lines_of(store, after=1) == others[1:2]
@@ -122,7 +122,7 @@ def test_a_file_overwritten_in_place_is_not_continued(store: JsonlStore) -> None
     fill(store, STREAM, lines[:2])
     settled(store.path(STREAM), lambda: store.path(STREAM).write_bytes(as_file(others[:2])))
     with pytest.raises(CorruptLogError, match="exchanged"):
-        store.append(STREAM, lines[2], 2)
+        store.append(STREAM, [lines[2]], 2)
     assert lines_of(store) == others[:2]
 
 
@@ -133,7 +133,7 @@ def test_a_file_replaced_by_the_same_lines_goes_on(store: JsonlStore) -> None:
     new = store.path(STREAM).with_name("new")
     new.write_bytes(as_file(lines[:2]))
     new.replace(store.path(STREAM))
-    store.append(STREAM, lines[2], 2)
+    store.append(STREAM, [lines[2]], 2)
     assert lines_of(store) == lines
 
 
@@ -143,7 +143,7 @@ def test_a_file_cut_behind_the_back_is_noticed_by_the_next_append(store: JsonlSt
     fill(store, STREAM, lines[:3])
     os.truncate(store.path(STREAM), len(as_file(lines[:left])))
     with pytest.raises(WrongExpectedVersionError) as told:
-        store.append(STREAM, lines[3], 3)
+        store.append(STREAM, [lines[3]], 3)
     assert told.value.actual == left
     assert store.head(STREAM) == (head_of(lines[left - 1]) if left else EMPTY)
     assert lines_of(store) == lines[:left]
@@ -249,7 +249,7 @@ def test_a_place_behind_a_line_that_was_taken_back_is_not_trusted(
     with monkeypatch.context() as patched:
         patched.setattr(os, "fdatasync", fail)
         with pytest.raises(StoreError):
-            store.append(STREAM, seen, 1)
+            store.append(STREAM, [seen], 1)
     others = padded(len(seen) + 1, after=head_of(first))
     fill(JsonlStore(store.home), STREAM, others)
     assert lines_of(store, after=2) == others[1:]
@@ -303,6 +303,6 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
 
 def refusal(store: JsonlStore, why: str) -> None:
     with pytest.raises(StoreError, match=why) as told:
-        store.append(STREAM, chain(1)[0], 0)
+        store.append(STREAM, [chain(1)[0]], 0)
     assert "\n" not in str(told.value)
     assert str(store.home) in str(told.value)

@@ -50,8 +50,8 @@ def test_tear_the_last_record_at_every_byte(tmp_path: Path, monkeypatch: pytest.
         assert lines_of(store) == lines[:2]
         assert store.head(STREAM) == head_of(lines[1])
         assert store.torn_tail(STREAM) == (Record(lines[2][:cut], start) if cut else None)
-        store.append(STREAM, lines[2], 2)
-        store.append(STREAM, lines[3], 3)
+        store.append(STREAM, [lines[2]], 2)
+        store.append(STREAM, [lines[3]], 3)
         assert store.path(STREAM).read_bytes() == as_file(lines)
         assert store.torn_tail(STREAM) is None
         assert sidecar(store).exists() == (cut > 0)
@@ -64,7 +64,7 @@ def test_tear_the_only_record(tmp_path: Path, cut: int) -> None:
     store = damaged(tmp_path, line[:cut])
     assert lines_of(store) == []
     assert store.head(STREAM) == EMPTY
-    store.append(STREAM, line, 0)
+    store.append(STREAM, [line], 0)
     assert lines_of(store) == [line]
     assert sidecar(store).read_bytes() == line[:cut]
 
@@ -77,7 +77,7 @@ def test_tear_a_record_that_this_process_wrote(tmp_path: Path) -> None:
         file.write(lines[2][:-1])
     assert lines_of(store) == lines[:2]
     assert store.head(STREAM) == head_of(lines[1])
-    store.append(STREAM, lines[2], 2)
+    store.append(STREAM, [lines[2]], 2)
     assert lines_of(store) == lines
 
 
@@ -87,7 +87,7 @@ def test_tear_it_again_and_again(tmp_path: Path) -> None:
     for number, line in enumerate(lines):
         with store.path(STREAM).open("ab") as file:
             file.write(b"torn %d" % number)
-        store.append(STREAM, line, number)
+        store.append(STREAM, [line], number)
     assert lines_of(store) == lines
     assert [sidecar(store, number).read_bytes() for number in (1, 2, 3)] == [b"torn 0", b"torn 1", b"torn 2"]
 
@@ -95,7 +95,7 @@ def test_tear_it_again_and_again(tmp_path: Path) -> None:
 def test_a_torn_tail_is_reported_where_it_went(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = damaged(tmp_path, as_file(chain(1)) + b"half a li")
     with caplog.at_level(logging.WARNING, "backstory.ledger.engines.jsonl.heads"):
-        store.append(STREAM, chain(2)[1], 1)
+        store.append(STREAM, [chain(2)[1]], 1)
     assert len(caplog.records) == 1
     assert str(sidecar(store)) in caplog.text
     assert "9 bytes" in caplog.text
@@ -106,7 +106,7 @@ def test_nobody_but_a_writer_moves_it(tmp_path: Path) -> None:
     data = as_file(chain(1)) + b"half"
     store = damaged(tmp_path, data)
     for _ in range(2):
-        store.head(STREAM), lines_of(store), store.torn_tail(STREAM), store.size(STREAM)
+        store.head(STREAM), lines_of(store), store.torn_tail(STREAM), store.state(STREAM).size
     assert store.path(STREAM).read_bytes() == data
     assert [path.name for path in store.path(STREAM).parent.iterdir()] == ["ledger.jsonl"]
 
@@ -122,7 +122,7 @@ def test_a_tail_of_whatever_a_crash_leaves(tmp_path: Path, tail: bytes) -> None:
     assert lines_of(store) == lines[:2]
     assert store.head(STREAM) == head_of(lines[1])
     assert store.torn_tail(STREAM) == Record(tail, len(as_file(lines[:2])))
-    store.append(STREAM, lines[2], 2)
+    store.append(STREAM, [lines[2]], 2)
     assert lines_of(store) == lines
     assert sidecar(store).read_bytes() == tail
 
@@ -135,7 +135,7 @@ def test_a_last_line_longer_than_one_look(tmp_path: Path, size: int) -> None:
     store = damaged(tmp_path, as_file([short, long]))
     assert store.head(STREAM) == head_of(long)
     after = chain(1, after=head_of(long))[0]
-    store.append(STREAM, after, 2)
+    store.append(STREAM, [after], 2)
     assert lines_of(store) == [short, long, after]
 
 
@@ -144,7 +144,7 @@ def test_an_empty_file_is_an_empty_stream(tmp_path: Path) -> None:
     assert store.head(STREAM) == EMPTY
     assert lines_of(store) == []
     assert store.torn_tail(STREAM) is None
-    store.append(STREAM, chain(1)[0], 0)
+    store.append(STREAM, [chain(1)[0]], 0)
     assert lines_of(store) == chain(1)
 
 
@@ -154,7 +154,7 @@ def test_an_empty_file_is_an_empty_stream(tmp_path: Path) -> None:
 def refused(store: JsonlStore, line: bytes, expected: int) -> CorruptLogError:
     before = store.path(STREAM).read_bytes()
     with pytest.raises(CorruptLogError) as told:
-        store.append(STREAM, line, expected)
+        store.append(STREAM, [line], expected)
     with pytest.raises(CorruptLogError):
         store.head(STREAM)
     assert store.path(STREAM).read_bytes() == before

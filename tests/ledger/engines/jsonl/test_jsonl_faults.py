@@ -37,7 +37,7 @@ def test_a_line_is_written_once_and_synced_before_append_returns(home: Path, dis
     store = JsonlStore(home)
     log = store.path(STREAM)
     for number, line in enumerate(chain(3)):
-        store.append(STREAM, line, number)
+        store.append(STREAM, [line], number)
         on_the_log = [name for name, place in disk.calls if place == log]
         assert on_the_log == ["write", "fdatasync"]
         assert disk.calls[-1] == ("fdatasync", log)
@@ -45,7 +45,7 @@ def test_a_line_is_written_once_and_synced_before_append_returns(home: Path, dis
 
 
 def test_at_birth_every_folder_that_may_be_new_is_synced_first(home: Path, disk: Disk) -> None:
-    JsonlStore(home).append(STREAM, chain(1)[0], 0)
+    JsonlStore(home).append(STREAM, [chain(1)[0]], 0)
     synced = [
         place for name, place in disk.calls[: disk.calls.index(("write", home / f"{STREAM}.jsonl"))] if name == "fsync"
     ]
@@ -59,10 +59,10 @@ def test_a_file_whose_maker_died_is_rooted_by_whoever_writes_next(home: Path, di
     fill(JsonlStore(home), STREAM, chain(1))
     disk.calls.clear()
     store = JsonlStore(home)
-    store.append(STREAM, chain(2)[1], 1)
+    store.append(STREAM, [chain(2)[1]], 1)
     assert {("fsync", home / "users/ada"), ("fsync", home / "users"), ("fsync", home)} <= set(disk.calls)
     disk.calls.clear()
-    store.append(STREAM, chain(3)[2], 2)
+    store.append(STREAM, [chain(3)[2]], 2)
     assert [name for name, _ in disk.calls] == ["write", "fdatasync"]
 
 
@@ -70,10 +70,10 @@ def test_a_birth_that_failed_is_made_up_for(home: Path, disk: Disk) -> None:
     store = JsonlStore(home)
     disk.fail("write", errno.EIO)
     with pytest.raises(StoreError):
-        store.append(STREAM, chain(1)[0], 0)
+        store.append(STREAM, [chain(1)[0]], 0)
     other = JsonlStore(home)
     disk.calls.clear()
-    other.append(STREAM, chain(1)[0], 0)
+    other.append(STREAM, [chain(1)[0]], 0)
     assert ("fsync", home / "users/ada") in disk.calls
 
 
@@ -83,7 +83,7 @@ def test_a_file_put_in_the_logs_place_is_rooted_anew(home: Path, disk: Disk) -> 
     shutil.copy(store.path(STREAM), home / "copy")
     (home / "copy").replace(store.path(STREAM))
     disk.calls.clear()
-    store.append(STREAM, chain(2)[1], 1)
+    store.append(STREAM, [chain(2)[1]], 1)
     assert ("fsync", home / "users/ada") in disk.calls
 
 
@@ -92,11 +92,11 @@ def test_a_folder_that_cannot_be_synced_leaves_no_line(home: Path, disk: Disk, f
     store = JsonlStore(home)
     disk.fail("fsync", errno.EIO, on=folder)
     with pytest.raises(StoreError, match="Input/output error"):
-        store.append(STREAM, chain(1)[0], 0)
+        store.append(STREAM, [chain(1)[0]], 0)
     assert lines_of(store) == []
-    assert store.size(STREAM) == 0
+    assert store.state(STREAM).size == 0
     disk.calls.clear()
-    store.append(STREAM, chain(1)[0], 0)
+    store.append(STREAM, [chain(1)[0]], 0)
     assert lines_of(store) == chain(1)
     assert any(place.name == folder for name, place in disk.calls if name == "fsync")
 
@@ -153,7 +153,7 @@ def test_what_failed_is_not_there_and_the_next_append_is(home: Path, disk: Disk,
     fill(store, STREAM, lines[:before])
     disk.fail(fault.call, fault.number, after=fault.after)
     with pytest.raises(StoreError, match=fault.told) as error:
-        store.append(STREAM, lines[before], before)
+        store.append(STREAM, [lines[before]], before)
     assert "\n" not in str(error.value)
     assert str(store.path(STREAM)) in str(error.value)
     assert disk.faults == []
@@ -182,13 +182,13 @@ def test_a_line_seen_before_its_sync_failed_leads_no_reader_astray(home: Path, d
 
     disk.faults.append(("fdatasync", "ledger.jsonl", read_and_fail))
     with pytest.raises(StoreError):
-        store.append(STREAM, lines[1], 1)
+        store.append(STREAM, [lines[1]], 1)
     assert seen == lines[1:]
     longer = chain(2, after=head_of(lines[0]), text="something much longer than that")
     fill(JsonlStore(home), STREAM, longer)
     assert lines_of(store, after=2) == longer[1:]
     assert lines_of(store, after=1) == longer
-    store.append(STREAM, chain(1, after=head_of(longer[1]))[0], 3)
+    store.append(STREAM, [chain(1, after=head_of(longer[1]))[0]], 3)
 
 
 def test_a_line_that_can_be_neither_written_nor_taken_back_is_a_torn_tail(home: Path, disk: Disk) -> None:
@@ -198,10 +198,10 @@ def test_a_line_that_can_be_neither_written_nor_taken_back_is_a_torn_tail(home: 
     disk.fail("write", errno.EIO, after=50)
     disk.fail("ftruncate", errno.EIO)
     with pytest.raises(StoreError):
-        store.append(STREAM, lines[2], 2)
+        store.append(STREAM, [lines[2]], 2)
     assert store.path(STREAM).read_bytes() == as_file(lines[:2]) + lines[2][:50]
     assert lines_of(store) == lines[:2]
-    store.append(STREAM, lines[2], 2)
+    store.append(STREAM, [lines[2]], 2)
     assert lines_of(store) == lines
     assert (home / f"{STREAM}.torn-1").read_bytes() == lines[2][:50]
 
@@ -218,10 +218,10 @@ def test_a_torn_tail_that_cannot_be_put_aside_stays_where_it_is(
     store.path(STREAM).write_bytes(torn)
     disk.fail(call, errno.ENOSPC, on="ledger.torn", after=after if call == "write" else None)
     with pytest.raises(StoreError, match="free some space"):
-        store.append(STREAM, lines[1], 1)
+        store.append(STREAM, [lines[1]], 1)
     assert store.path(STREAM).read_bytes() == torn
     assert not (home / f"{STREAM}.torn-1").exists()
-    store.append(STREAM, lines[1], 1)
+    store.append(STREAM, [lines[1]], 1)
     assert lines_of(store) == lines
     assert (home / f"{STREAM}.torn-1").read_bytes() == b"half a line"
     assert not (home / f"{STREAM}.torn-2").exists()
@@ -232,7 +232,7 @@ def test_a_torn_tail_is_safe_aside_before_it_is_cut_off(home: Path, disk: Disk) 
     fill(store, STREAM, chain(1))
     store.path(STREAM).write_bytes(as_file(chain(1)) + b"half")
     disk.calls.clear()
-    store.append(STREAM, chain(2)[1], 1)
+    store.append(STREAM, [chain(2)[1]], 1)
     aside, log = home / f"{STREAM}.torn-1", store.path(STREAM)
     assert disk.calls == [
         ("write", aside),
@@ -273,7 +273,7 @@ def test_a_disk_that_is_really_full(small_disk: Path) -> None:
     def go_on() -> None:
         while True:
             line = sealed(turn("x" * 5000), after=head_of(lines[-1]) if lines else EMPTY)
-            store.append(STREAM, line, len(lines))
+            store.append(STREAM, [line], len(lines))
             lines.append(line)
 
     with pytest.raises(StoreError, match="No space left on device; free some space"):
@@ -299,6 +299,6 @@ def test_a_disk_that_becomes_read_only(small_disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     for writer in (store, JsonlStore(store.home)):
         with pytest.raises(StoreError, match="Read-only file system; the file system is read-only"):
-            writer.append(STREAM, chain(2)[1], 1)
+            writer.append(STREAM, [chain(2)[1]], 1)
         assert lines_of(writer) == chain(1)
         assert writer.head(STREAM).seq == 1

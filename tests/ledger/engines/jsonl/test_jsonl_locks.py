@@ -85,7 +85,7 @@ def test_another_process_keeps_the_lock(home: Path) -> None:
         with pytest.raises(
             LockTimeoutError, match="held by another process after 2 s: end that process, or raise file_lock"
         ):
-            store.append(STREAM, chain(1)[0], 0)
+            store.append(STREAM, [chain(1)[0]], 0)
         assert 2 <= sum(clock.slept) < 2.1
         assert max(clock.slept) <= 0.02
         assert lines_of(store) == []
@@ -103,7 +103,7 @@ def test_a_holder_that_is_gone_holds_nothing(home: Path, end: str) -> None:
                     holder.wait(PATIENCE)
 
         clock = EndingClock()
-        JsonlStore(home, lock_timeout=2, clock=clock).append(STREAM, chain(1)[0], 0)
+        JsonlStore(home, lock_timeout=2, clock=clock).append(STREAM, [chain(1)[0]], 0)
         assert len(clock.slept) == 3
     assert lines_of(JsonlStore(home)) == chain(1)
 
@@ -121,10 +121,10 @@ def test_another_thread_keeps_the_lock(home: Path) -> None:
     thread.start()
     assert held.wait(PATIENCE)
     with pytest.raises(LockTimeoutError, match=r"locked by another thread after 0\.05 s"):
-        store.append(STREAM, chain(1)[0], 0)
+        store.append(STREAM, [chain(1)[0]], 0)
     done.set()
     thread.join(PATIENCE)
-    store.append(STREAM, chain(1)[0], 0)
+    store.append(STREAM, [chain(1)[0]], 0)
 
 
 def test_the_lock_is_a_file_of_its_own(home: Path) -> None:
@@ -194,7 +194,7 @@ def test_no_descriptor_is_left_behind(home: Path) -> None:
     fill(store, STREAM, chain(1))
     for _ in range(3):
         with other.locked(STREAM), pytest.raises(LockTimeoutError):
-            store.append(STREAM, chain(1)[0], 0)
+            store.append(STREAM, [chain(1)[0]], 0)
         store.head(STREAM), lines_of(store), store.torn_tail(STREAM)
         with store.lease(STREAM, "monday"), other.lease(STREAM, "monday"):
             pass
@@ -318,8 +318,8 @@ def test_a_lock_file_that_was_replaced_since_the_last_append_is_opened_anew(home
     fill(store, STREAM, chain(1))
     (home / f"{STREAM}.lock").unlink()
     with other.locked(STREAM), pytest.raises(LockTimeoutError):
-        store.append(STREAM, chain(2)[1], 1)
-    store.append(STREAM, chain(2)[1], 1)
+        store.append(STREAM, [chain(2)[1]], 1)
+    store.append(STREAM, [chain(2)[1]], 1)
     assert lines_of(other) == chain(2)
 
 
@@ -339,11 +339,11 @@ def test_a_forked_child_has_locks_and_files_of_its_own(home: Path) -> None:
     store = JsonlStore(home, lock_timeout=0.01, clock=FakeClock())
     lines = chain(3)
     fill(store, STREAM, lines[:1])
-    assert in_a_fork(lambda: store.append(STREAM, lines[1], 1))
+    assert in_a_fork(lambda: store.append(STREAM, [lines[1]], 1))
     assert lines_of(store) == lines[:2]
     with store.locked(STREAM):
-        assert not in_a_fork(lambda: store.append(STREAM, lines[2], 2))
-    store.append(STREAM, lines[2], 2)
+        assert not in_a_fork(lambda: store.append(STREAM, [lines[2]], 2))
+    store.append(STREAM, [lines[2]], 2)
     assert lines_of(store) == lines
 
 

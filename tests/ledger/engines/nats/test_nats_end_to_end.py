@@ -65,7 +65,7 @@ def test_memory_is_learned_explained_undone_and_forgotten_by_the_url_alone(engin
 
 def test_doctor_says_what_may_lose_acknowledged_commits(engine: NatsEngine, tmp_path: Path) -> None:
     run = Told(tmp_path / "home", engine.url)
-    engine.open().append("ledger", chain(1)[0], 0)
+    engine.open().append("ledger", [chain(1)[0]], 0)
     found = run("doctor", code=1).stdout
     assert "keeps 1 of each commit" in found
     assert "--replicas 3" in found

@@ -49,14 +49,14 @@ def test_the_last_commit_can_be_erased_and_its_place_is_not_taken_by_another(eng
     lines = chain(4)
     fill(store, STREAM, lines[:2])
     stale = engine.open()
-    stale.append(STREAM, lines[2], 2)
+    stale.append(STREAM, [lines[2]], 2)
     store.redact(STREAM, {3: erase(lines[2], 0)})
     assert store.head(STREAM) == other.head(STREAM) == head_of(lines[2])
-    stale.append(STREAM, lines[3], 3)
+    stale.append(STREAM, [lines[3]], 3)
     wanted = [*lines[:2], erase(lines[2], 0), lines[3]]
     assert lines_of(other) == wanted
     assert [record.byte for record in other.read(STREAM)] == offsets(wanted)[:-1]
-    assert other.size(STREAM) == offsets(wanted)[-1]
+    assert other.state(STREAM).size == offsets(wanted)[-1]
 
 
 def test_a_line_can_be_erased_from_again(engine: NatsEngine) -> None:
@@ -141,7 +141,7 @@ def test_a_removal_that_was_interrupted_is_completed_by_the_next(
 def test_many_lines_are_erased_at_once(engine: NatsEngine) -> None:
     store = engine.open()
     lines = chain(1010)  # more than a server takes in one batch
-    store.append_all(STREAM, lines, 0)
+    store.append(STREAM, lines, 0)
     stubs = {seq: erase(line, 0) for seq, line in enumerate(lines, 1)}
     store.redact(STREAM, stubs)
     assert lines_of(engine.open()) == list(stubs.values())
@@ -155,7 +155,7 @@ def seqs_of(lines: Sequence[bytes]) -> list[int]:
 def test_who_reads_meanwhile_misses_no_line_that_is_erased(engine: NatsEngine) -> None:
     store = engine.open()
     lines = chain(100)
-    store.append_all(STREAM, lines, 0)
+    store.append(STREAM, lines, 0)
     reading = engine.open().read(STREAM)
     seen = [next(reading).line]
     store.redact(STREAM, {seq: erase(lines[seq - 1], 0) for seq in (50, 99, 100)})
@@ -168,7 +168,7 @@ def test_who_reads_meanwhile_sees_no_gap_in_what_is_removed(
 ) -> None:
     """The messages are deleted many at a time, so that some in the middle go before others."""
     store = engine.open()
-    store.append_all("users/eve/ledger", chain(20), 0)
+    store.append("users/eve/ledger", chain(20), 0)
     reading = engine.open().read("users/eve/ledger")
     seen = [next(reading).line]
     monkeypatch.setattr(Erasing, "_sweep", lambda *_: True)

@@ -73,16 +73,16 @@ def test_a_lost_acknowledgement_is_asked_for_again_and_the_line_is_there_once(
 ) -> None:
     store, other = behind.open(), engine.open()
     lines = chain(3)
-    store.append(STREAM, lines[0], 0)
+    store.append(STREAM, [lines[0]], 0)
     proxy.deaf.set()
-    appending = threading.Thread(target=store.append, args=(STREAM, lines[1], 1))
+    appending = threading.Thread(target=store.append, args=(STREAM, [lines[1]], 1))
     appending.start()
     until(lambda: other.head(STREAM).seq == 2)
     proxy.deaf.clear()
     proxy.cut()
     appending.join(PATIENCE)
     assert not appending.is_alive()
-    store.append(STREAM, lines[2], 2)
+    store.append(STREAM, [lines[2]], 2)
     assert lines_of(other) == lines
 
 
@@ -91,9 +91,9 @@ def test_a_lost_acknowledgement_of_several_lines_is_no_reason_to_write_them_twic
 ) -> None:
     store, other = behind.open(), engine.open()
     lines = chain(5)
-    store.append(STREAM, lines[0], 0)
+    store.append(STREAM, [lines[0]], 0)
     proxy.deaf.set()
-    appending = threading.Thread(target=store.append_all, args=(STREAM, lines[1:], 1))
+    appending = threading.Thread(target=store.append, args=(STREAM, lines[1:], 1))
     appending.start()
     until(lambda: other.head(STREAM).seq == 5)
     proxy.deaf.clear()
@@ -109,14 +109,14 @@ def test_a_lost_acknowledgement_is_told_from_a_commit_of_somebody_else(
     """Both expected the same head; the other one was first, and its line is not taken for ours."""
     store, other = behind.open(), engine.open()
     lines = chain(1)
-    store.append(STREAM, lines[0], 0)
+    store.append(STREAM, [lines[0]], 0)
     mine, yours = (chain(1, after=head_of(lines[0]), text=who)[0] for who in ("mine", "yours"))
-    other.append(STREAM, yours, 1)
+    other.append(STREAM, [yours], 1)
     raised: list[BaseException] = []
 
     def append() -> None:
         try:
-            store.append(STREAM, mine, 1)
+            store.append(STREAM, [mine], 1)
         except WrongExpectedVersionError as error:
             raised.append(error)
 
@@ -134,15 +134,15 @@ def test_a_lost_acknowledgement_is_told_from_a_commit_of_somebody_else(
 def test_without_any_answer_the_outcome_is_unknown(engine: NatsEngine, behind: NatsEngine, proxy: Proxy) -> None:
     store = behind.open(lock_timeout=0.3, answer_timeout=0.3)
     lines = chain(2)
-    store.append(STREAM, lines[0], 0)
+    store.append(STREAM, [lines[0]], 0)
     proxy.deaf.set()
     with pytest.raises(UnknownOutcomeError, match="may be there or not"):
-        store.append(STREAM, lines[1], 1)
+        store.append(STREAM, [lines[1]], 1)
     proxy.deaf.clear()
     proxy.cut()
     assert lines_of(engine.open()) == lines
     with pytest.raises(WrongExpectedVersionError):
-        behind.open().append(STREAM, lines[1], 1)
+        behind.open().append(STREAM, [lines[1]], 1)
 
 
 def test_a_lost_acknowledgement_of_an_erasure_is_no_reason_to_refuse_it(
@@ -161,7 +161,7 @@ def test_a_lost_acknowledgement_of_an_erasure_is_no_reason_to_refuse_it(
     def erase_and_go_on() -> None:
         with store.locked(STREAM):
             store.redact(STREAM, {2: erase(lines[1], 0)})
-            store.append(STREAM, lines[2], 2)
+            store.append(STREAM, [lines[2]], 2)
 
     monkeypatch.setattr(JetStream, "publish", publish)
     erasing = threading.Thread(target=erase_and_go_on)
@@ -180,14 +180,14 @@ def test_under_a_lock_who_does_not_know_the_outcome_reads_on_and_goes_on(
     store = behind.open(answer_timeout=0.5)
     lines = chain(3)
     with store.locked(STREAM):
-        store.append(STREAM, lines[0], 0)
+        store.append(STREAM, [lines[0]], 0)
         proxy.deaf.set()
         with pytest.raises(UnknownOutcomeError):
-            store.append(STREAM, lines[1], 1)
+            store.append(STREAM, [lines[1]], 1)
         proxy.deaf.clear()
         proxy.cut()
         until(lambda: reached(lambda: store.head(STREAM).seq == 2))
-        store.append(STREAM, lines[2], 2)
+        store.append(STREAM, [lines[2]], 2)
     assert lines_of(engine.open()) == lines
 
 
@@ -214,7 +214,7 @@ def test_a_follower_misses_nothing_over_broken_connections(
     for thread in threads:
         thread.start()
     for number, line in enumerate(lines):
-        writer.append(STREAM, line, number)
+        writer.append(STREAM, [line], number)
         if number in (3, 7):
             proxy.cut()
     for thread in threads:
@@ -226,20 +226,20 @@ def test_locks_and_leases_end_with_their_holder_and_stay_while_it_lives(engine: 
     engine.url += "&lease_seconds=2"
     lines = chain(3)
     holder, other = engine.open(), engine.open(lock_timeout=0.05)
-    holder.append(STREAM, lines[0], 0)
+    holder.append(STREAM, [lines[0]], 0)
     with holder.locked(STREAM), holder.lease(STREAM, "monday") as mine:
         assert mine
-        holder.append(STREAM, lines[1], 1)
+        holder.append(STREAM, [lines[1]], 1)
         outlive(lambda: other._reading.tip(STREAM).at)
         with pytest.raises(LockTimeoutError):
-            other.append(STREAM, lines[2], 2)
+            other.append(STREAM, [lines[2]], 2)
         with other.lease(STREAM, "monday") as yours:
             assert not yours
         # As if the holder were stopped: it renews nothing, and gives nothing back.
         holder._holds.end()
-        engine.open().append(STREAM, lines[2], 2)
+        engine.open().append(STREAM, [lines[2]], 2)
         with pytest.raises((LockTimeoutError, WrongExpectedVersionError)):
-            holder.append(STREAM, lines[2], 2)
+            holder.append(STREAM, [lines[2]], 2)
 
         def is_free() -> bool:
             with other.lease(STREAM, "monday") as yours:
@@ -276,7 +276,7 @@ def test_a_renewal_whose_acknowledgement_is_lost_renews_all_the_same(
         for thread in renewing:
             thread.join(PATIENCE)
         assert key in store._holds._leases
-        store.append(STREAM, lines[0], 0)
+        store.append(STREAM, [lines[0]], 0)
     assert lines_of(other) == lines
     with other.lease(STREAM, "monday") as yours:
         assert yours
@@ -327,7 +327,7 @@ def test_a_jetstream_stream_that_has_gone_is_an_error_and_no_empty_home(engine: 
         lambda: list(store.streams()),
         lambda: store.key(STREAM),
         lambda: store.changed("1"),
-        lambda: store.append(STREAM, chain(3)[2], 2),
+        lambda: store.append(STREAM, [chain(3)[2]], 2),
     ]
     for call in calls:
         with pytest.raises(StoreError, match=r"has lost the JetStream stream .*: restore it from a copy"):
@@ -401,7 +401,7 @@ class History:
                 head = store.head(STREAM)
                 line = sealed(turn(f"{who} says {number}", head.seq + 1), after=head)
                 try:
-                    store.append(STREAM, line, head.seq)
+                    store.append(STREAM, [line], head.seq)
                 except WrongExpectedVersionError:
                     self.refused.append(line)
                 except UnknownOutcomeError:
@@ -477,7 +477,7 @@ def test_without_a_majority_nothing_is_acknowledged(cluster: NatsCluster) -> Non
         for node in cluster.nodes[:2]:
             node.signal(signal.SIGSTOP)
         with pytest.raises(StoreError):
-            engine.open(lock_timeout=1, answer_timeout=1).append(STREAM, lines[1], 1)
+            engine.open(lock_timeout=1, answer_timeout=1).append(STREAM, [lines[1]], 1)
     finally:
         for node in cluster.nodes[:2]:
             node.signal(signal.SIGCONT)

@@ -85,7 +85,7 @@ def test_streams_with_odd_names_are_kept_apart_and_listed(engine: NatsEngine) ->
 
 def test_a_name_that_no_subject_can_hold_is_refused(engine: NatsEngine) -> None:
     with pytest.raises(StoreError, match="too long for a subject"):
-        engine.open().append("/".join(["x" * 190] * 20), chain(1)[0], 0)
+        engine.open().append("/".join(["x" * 190] * 20), [chain(1)[0]], 0)
 
 
 def test_shards_share_the_tenants_and_each_user_is_in_one(engine: NatsEngine) -> None:
@@ -165,10 +165,10 @@ def test_a_line_of_eight_megabytes_is_kept_and_a_longer_one_is_refused_with_what
     store = engine.open()
     room = 8 * 1024 * 1024 - 4096
     first = sealed(turn("x" * (room - 1000)))
-    store.append(STREAM, first, 0)
+    store.append(STREAM, [first], 0)
     assert lines_of(engine.open()) == [first]
     with pytest.raises(StoreError, match="set max_payload in their configuration to more than"):
-        store.append(STREAM, sealed(turn("x" * (room + 4096)), after=head_of(first)), 1)
+        store.append(STREAM, [sealed(turn("x" * (room + 4096)), after=head_of(first))], 1)
     assert store.head(STREAM) == head_of(first)
 
 
@@ -181,8 +181,8 @@ def test_it_tells_which_streams_have_changed_since_a_position(engine: NatsEngine
     nothing, first = other.changed(None)
     assert list(nothing) == []
     assert other.changed(first) == ([], first)
-    store.append_all("users/b.c/ledger", lines[2:], 2)
-    store.append(ODD[-1], lines[2], 2)
+    store.append("users/b.c/ledger", lines[2:], 2)
+    store.append(ODD[-1], [lines[2]], 2)
     names, second = other.changed(first)
     assert set(names) == {"users/b.c/ledger", ODD[-1]}
     store.redact(STREAM, {1: erase(lines[0], 0)})
@@ -193,9 +193,9 @@ def test_listing_asks_only_for_what_may_have_no_line(engine: NatsEngine, monkeyp
     store, names = engine.open(), [f"users/u{number:02}/ledger" for number in range(30)]
     first = chain(1)
     for name in names:
-        store.append(name, first[0], 0)
+        store.append(name, [first[0]], 0)
     with store.locked("users/new/ledger"):
-        store.append("users/new/ledger", first[0], 0)
+        store.append("users/new/ledger", [first[0]], 0)
     names.insert(0, "users/new/ledger")
     asked: list[int] = []
     lasts = JetStream.lasts
@@ -359,7 +359,7 @@ def test_a_stream_that_would_lose_what_it_acknowledges_is_refused(
     store = engine.open()
     made_by_hand(store, **settings)
     with pytest.raises(ConfigError, match=what):
-        store.append(STREAM, chain(1)[0], 0)
+        store.append(STREAM, [chain(1)[0]], 0)
 
 
 def test_a_limit_that_refuses_and_loses_nothing_is_let_be(engine: NatsEngine) -> None:
@@ -367,7 +367,7 @@ def test_a_limit_that_refuses_and_loses_nothing_is_let_be(engine: NatsEngine) ->
     made_by_hand(store, max_msgs=2)
     fill(store, STREAM, chain(2))
     with pytest.raises(StoreError, match="maximum messages exceeded"):
-        engine.open(answer_timeout=0.05).append("users/eve/ledger", chain(1)[0], 0)
+        engine.open(answer_timeout=0.05).append("users/eve/ledger", [chain(1)[0]], 0)
     assert lines_of(engine.open()) == chain(2)
 
 
@@ -413,10 +413,10 @@ def test_a_token_lets_in_and_a_wrong_one_does_not(tmp_path: Path) -> None:
 def test_the_rights_that_the_documentation_lists_are_enough(tmp_path: Path) -> None:
     lines = chain(40)
     with NatsServer(tmp_path, settings=documented_rights()) as server, closing(as_user(server)) as store:
-        store.append_all(STREAM, lines[:39], 0)
+        store.append(STREAM, lines[:39], 0)
         follower = store.follow(STREAM, 38)
         next(follower)
-        store.append(STREAM, lines[39], 39)
+        store.append(STREAM, [lines[39]], 39)
         assert next(follower).line == lines[39]
         with store.locked(STREAM), store.lease(STREAM, "work") as mine:
             assert mine
@@ -441,7 +441,7 @@ def test_a_right_that_is_missing_is_named(right: str, tmp_path: Path, monkeypatc
         closing(as_user(server)) as store,
         pytest.raises(ConfigError, match=re.escape(right.removesuffix(">"))),
     ):
-        store.append(STREAM, chain(1)[0], 0)
+        store.append(STREAM, [chain(1)[0]], 0)
 
 
 def test_a_right_that_was_missing_once_does_not_explain_a_later_silence(
@@ -452,7 +452,7 @@ def test_a_right_that_was_missing_once_does_not_explain_a_later_silence(
     without = rights.replace('"team.>"', '"elsewhere"', 1)
     with NatsServer(tmp_path, settings=without) as server, closing(as_user(server)) as store:
         with pytest.raises(ConfigError, match="does not let this user publish to team"):
-            store.append(STREAM, lines[0], 0)
+            store.append(STREAM, [lines[0]], 0)
         file = tmp_path / "server.conf"
         file.write_text(file.read_text("utf-8").replace(without, rights), "utf-8")
         server.signal(signal.SIGHUP)
@@ -462,14 +462,14 @@ def test_a_right_that_was_missing_once_does_not_explain_a_later_silence(
         try:
             # Stored or not: nobody may say that it was refused.
             with pytest.raises(UnknownOutcomeError):
-                store.append(STREAM, lines[1], 1)
+                store.append(STREAM, [lines[1]], 1)
         finally:
             server.signal(signal.SIGCONT)
 
 
 def is_kept(store: NatsStore, line: bytes) -> bool:
     with suppress(ConfigError):
-        store.append(STREAM, line, 0)
+        store.append(STREAM, [line], 0)
         return True
     return False
 
@@ -599,17 +599,17 @@ def certificates(folder: Path) -> dict[str, Path]:
 def test_a_forked_child_connects_anew_and_leaves_its_parents_connection_alone(engine: NatsEngine) -> None:
     store = engine.open()
     lines = chain(3)
-    store.append(STREAM, lines[0], 0)
+    store.append(STREAM, [lines[0]], 0)
     with store.locked("users/bob/ledger"):
         child = os.fork()
         if child == 0:  # pragma: no cover in the child
             try:
-                store.append(STREAM, lines[1], 1)
+                store.append(STREAM, [lines[1]], 1)
                 os._exit(0)
             except BaseException:  # noqa: BLE001 told by the exit code
                 os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        store.append(STREAM, lines[2], 2)
+        store.append(STREAM, [lines[2]], 2)
     assert lines_of(store) == lines
 
 

@@ -60,7 +60,7 @@ def test_a_database_without_tables_is_told_how_to_get_them(engine: PostgresEngin
     assert done == ["0001_streams.sql", "0002_changes.sql", "0003_statistics.sql"]
     assert re.findall(r"^    run: (.*)$", DOCS.read_text("utf-8"), re.MULTILINE) == done
     assert migrate(empty) == []
-    engine.open(url=empty).append(STREAM, chain(1)[0], 0)
+    engine.open(url=empty).append(STREAM, [chain(1)[0]], 0)
 
 
 def test_the_encoding_of_a_database_does_not_matter(engine: PostgresEngine, tmp_path: Path) -> None:
@@ -159,11 +159,11 @@ def test_a_setting_that_is_in_the_way_is_named(engine: PostgresEngine) -> None:
         for setting in ("statement_timeout%3D50ms", "default_transaction_read_only%3Don")
     )
     with pytest.raises(StoreError, match="this is a standby, or default_transaction_read_only is on: connect to"):
-        frozen.append(STREAM, chain(1)[0], 0)
+        frozen.append(STREAM, [chain(1)[0]], 0)
     with engine.admin() as admin, admin.transaction():
         admin.execute("LOCK TABLE backstory.streams IN EXCLUSIVE MODE")
         with pytest.raises(StoreError, match="raise statement_timeout for this role, unless an administrator"):
-            short.append(STREAM, chain(1)[0], 0)
+            short.append(STREAM, [chain(1)[0]], 0)
 
 
 # Transactions.
@@ -171,7 +171,7 @@ def test_a_setting_that_is_in_the_way_is_named(engine: PostgresEngine) -> None:
 
 def test_threads_share_transactions(engine: PostgresEngine) -> None:
     store = engine.open()
-    threads = [threading.Thread(target=store.append, args=(f"users/u{n}/ledger", chain(1)[0], 0)) for n in range(16)]
+    threads = [threading.Thread(target=store.append, args=(f"users/u{n}/ledger", chain(1), 0)) for n in range(16)]
     with engine.admin() as admin, admin.transaction():
         admin.execute("LOCK TABLE backstory.commits IN SHARE MODE")
         for thread in threads:
@@ -225,7 +225,7 @@ def test_what_has_changed_is_told_and_what_has_not_is_told_no_more(engine: Postg
     end = time.monotonic() + PATIENCE
     while told():
         assert time.monotonic() < end
-    store.append("users/bob/ledger", chain(3)[2], 2)
+    store.append("users/bob/ledger", [chain(3)[2]], 2)
     assert told() == ["users/bob/ledger"]
     while told():
         assert time.monotonic() < end
@@ -236,11 +236,11 @@ def test_what_has_changed_is_told_and_what_has_not_is_told_no_more(engine: Postg
 
 def test_a_look_for_changes_reads_no_line_that_came_before(engine: PostgresEngine) -> None:
     store, lines = engine.open(), chain(3000)
-    store.append_all(STREAM, lines[:1000], 0)
+    store.append(STREAM, lines[:1000], 0)
     with psycopg.connect(engine.url, autocommit=True) as connection:
         connection.execute("ANALYZE backstory.commits")
-        store.append_all(STREAM, lines[1000:2999], 1000)
-        store.append(STREAM, lines[2999], 2999)
+        store.append(STREAM, lines[1000:2999], 1000)
+        store.append(STREAM, [lines[2999]], 2999)
         before = msgspec.json.decode(store.changed(None)[1], type=_Position)
         asked = {**msgspec.structs.asdict(before), "xid": before.newest}
         plan = connection.execute("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) " + _CHANGED, asked).fetchall()
@@ -268,7 +268,7 @@ def test_a_look_for_changes_starts_no_parallel_workers_where_there_are_no_statis
 
 def test_a_follower_gets_the_lines_of_a_stream_in_order_though_one_commits_late(engine: PostgresEngine) -> None:
     store, lines = engine.open(), chain(3)
-    store.append(STREAM, lines[0], 0)
+    store.append(STREAM, [lines[0]], 0)
     following = engine.open().follow(STREAM)
     assert next(following).line == lines[0]
     writing = threading.Thread(target=lambda: fill(store, STREAM, lines[1:]))
@@ -286,7 +286,7 @@ def test_many_lines_are_read_page_by_page(engine: PostgresEngine, monkeypatch: p
     monkeypatch.setattr("backstory.ledger.engines.postgres.store._NAMES", 2)
     store, lines = engine.open(), chain(10)
     for name in ("a", "b", "c", "d", "e"):
-        store.append_all(name, lines, 0)
+        store.append(name, lines, 0)
     assert lines_of(store, "c") == lines
     assert lines_of(store, "c", 4) == lines[4:]
     assert list(store.streams()) == ["a", "b", "c", "d", "e"]
@@ -296,7 +296,7 @@ def test_users_are_listed_page_by_page(engine: PostgresEngine, monkeypatch: pyte
     monkeypatch.setattr("backstory.ledger.engines.postgres.store._NAMES", 2)
     store, asked = engine.open(), []
     for name in ("users/a-b/ledger", "users/a/ledger", "users/a/agents/x/ledger", "users/c/ledger", "users/none"):
-        store.append(name, chain(1)[0], 0)
+        store.append(name, [chain(1)[0]], 0)
     rows = store._connections.rows
     monkeypatch.setattr(store._connections, "rows", lambda *args: asked.append(args) or rows(*args))
     assert store.folders("users") == ["a", "a-b", "c"]
@@ -313,7 +313,7 @@ def test_an_erasure_leaves_no_byte_in_the_files_of_the_table(engine: PostgresEng
     after = lines[-1] if lines else None
     fill(store, STREAM, lines)
     secret = sealed(turn(f"{MARK} {'x' * 300}", many)) if after is None else _following(after, many)
-    store.append(STREAM, secret, many - 1)
+    store.append(STREAM, [secret], many - 1)
     assert engine.files_with(MARK)
     with store.locked(STREAM):
         store.redact(STREAM, {many: erase(secret, 0)})
@@ -329,8 +329,8 @@ def _following(line: bytes, n: int) -> bytes:
 
 def test_a_removal_leaves_no_byte_in_the_files_of_the_tables(engine: PostgresEngine) -> None:
     store = engine.open()
-    store.append(STREAM, sealed(turn(MARK)), 0)
-    store.append("users/bob/ledger", chain(1)[0], 0)
+    store.append(STREAM, [sealed(turn(MARK))], 0)
+    store.append("users/bob/ledger", [chain(1)[0]], 0)
     assert engine.files_with(MARK)
     assert store.remove("users/ada")
     assert engine.files_with(MARK) == []
@@ -340,14 +340,14 @@ def test_a_removal_leaves_no_byte_in_the_files_of_the_tables(engine: PostgresEng
 def test_an_erasure_that_a_backup_holds_up_is_completed_by_the_next(engine: PostgresEngine) -> None:
     store = engine.open(lock_timeout=0.2)
     (line,) = [sealed(turn(MARK))]
-    store.append(STREAM, line, 0)
+    store.append(STREAM, [line], 0)
     with engine.admin() as backup, backup.transaction():
         backup.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         backup.execute("SELECT FROM backstory.keys")
         with store.locked(STREAM), pytest.raises(StoreError, match=r"still needs the old rows of backstory\.commits"):
             store.redact(STREAM, {1: erase(line, 0)})
         assert lines_of(store) == [erase(line, 0)]
-        store.append(STREAM, _following(erase(line, 0), 2), 1)
+        store.append(STREAM, [_following(erase(line, 0), 2)], 1)
     with store.locked(STREAM):
         store.redact(STREAM, {2: erase(_following(line, 2), 0)})
     assert engine.files_with(MARK) == []
@@ -356,7 +356,7 @@ def test_an_erasure_that_a_backup_holds_up_is_completed_by_the_next(engine: Post
 def test_a_removal_and_an_append_to_two_of_its_streams_wait_for_each_other_in_one_order(engine: PostgresEngine) -> None:
     store, errors = engine.open(), []
     for name in ("users/ada/transcript", "users/ada/ledger"):
-        store.append(name, chain(1)[0], 0)
+        store.append(name, [chain(1)[0]], 0)
 
     def remove() -> None:
         try:
@@ -399,7 +399,7 @@ def test_no_content_gets_into_the_statistics(engine: PostgresEngine, empty: str,
             admin.execute(sql_of_the_docs()[1])
         store = engine.open(url=empty)
         for number in range(100):
-            store.append(f"users/u{number}/ledger", sealed(turn(f"{MARK} {number}")), 0)
+            store.append(f"users/u{number}/ledger", [sealed(turn(f"{MARK} {number}"))], 0)
             store.key(f"users/u{number}/ledger", create=True)
         admin.execute("ANALYZE")
         assert samples(admin) == set()
@@ -409,7 +409,7 @@ def test_a_migration_drops_the_samples_of_content(engine: PostgresEngine, empty:
     migrate(empty)
     store = engine.open(url=empty)
     for number in range(100):
-        store.append(f"users/u{number}/ledger", sealed(turn(f"{MARK} {number}")), 0)
+        store.append(f"users/u{number}/ledger", [sealed(turn(f"{MARK} {number}"))], 0)
         store.key(f"users/u{number}/ledger", create=True)
     with psycopg.connect(empty, autocommit=True) as admin:
         # As it was before the third.
@@ -429,7 +429,7 @@ def test_an_erasure_that_is_skipped_without_a_word_is_not_taken_for_done(engine:
         # Warnings are what the server says of a table that it skips.
         admin.execute(of_this_database("SET client_min_messages = error"))
     store, line = engine.open(url=empty, lock_timeout=0.2), sealed(turn(MARK))
-    store.append(STREAM, line, 0)
+    store.append(STREAM, [line], 0)
     with psycopg.connect(empty) as reader, store.locked(STREAM):
         reader.execute("SELECT FROM backstory.commits")
         with pytest.raises(StoreError, match=r"still needs the old rows of backstory\.commits"):
@@ -443,7 +443,7 @@ def test_an_erasure_is_completed_by_a_role_with_another_search_path(engine: Post
     migrate(empty)
     first = engine.open(url=f"{empty}?options=-csearch_path%3Dbackstory", lock_timeout=0.2)
     line = sealed(turn(MARK))
-    first.append(STREAM, line, 0)
+    first.append(STREAM, [line], 0)
     with psycopg.connect(empty) as reader, first.locked(STREAM):
         # Another table of that name, which the second one would find.
         reader.execute("CREATE TABLE public.commits ()")
@@ -464,7 +464,7 @@ def test_an_erasure_rewrites_the_partition_that_it_touched(engine: PostgresEngin
         store = engine.open(url=empty)
         secret = sealed(turn(MARK))
         for number in range(40):
-            store.append(f"users/u{number}/ledger", chain(1)[0] if number else secret, 0)
+            store.append(f"users/u{number}/ledger", [chain(1)[0] if number else secret], 0)
 
         def files() -> dict[str, str]:
             rows = admin.execute(
@@ -526,7 +526,7 @@ def test_a_writer_appends_and_can_neither_change_nor_delete(engine: PostgresEngi
             connection.execute("INSERT INTO backstory.commits VALUES (1, 9, 'x', 'x', 0)")
     with store.locked(STREAM), pytest.raises(StoreError, match="may append only"):
         store.redact(STREAM, {2: erase(lines[1], 0)})
-    for refused in (lambda: store.remove("users/ada"), lambda: store.destroy_key(STREAM)):
+    for refused in (lambda: store.remove("users/ada"), lambda: store.set_key(STREAM, None)):
         with pytest.raises(
             StoreError, match=r"may append only|lacks the right: grant it as docs/how-to/postgres.md says"
         ):
@@ -559,7 +559,7 @@ def test_an_eraser_erases_and_removes(engine: PostgresEngine, roles: dict[str, s
     with eraser.locked(STREAM):
         eraser.redact(STREAM, {1: erase(lines[0], 0)})
     assert lines_of(writer) == [erase(lines[0], 0), lines[1]]
-    eraser.destroy_key(STREAM)
+    eraser.set_key(STREAM, None)
     assert writer.key(STREAM) is None
     assert eraser.remove("users/ada")
     assert list(writer.streams()) == []
@@ -591,15 +591,15 @@ CREATE TRIGGER full_disk BEFORE INSERT ON backstory.commits EXECUTE FUNCTION ref
 def test_a_full_disk_is_told_in_one_line_and_is_no_hindrance_later(empty: str, engine: PostgresEngine) -> None:
     migrate(empty)
     store, lines = engine.open(url=empty), chain(2)
-    store.append(STREAM, lines[0], 0)
+    store.append(STREAM, [lines[0]], 0)
     with psycopg.connect(empty, autocommit=True) as connection:
         connection.execute(_FULL)
         with pytest.raises(
             StoreError, match=rf"^cannot append to {STREAM} in .*: could not extend file; free space on the disk .*$"
         ) as told:
-            store.append(STREAM, lines[1], 1)
+            store.append(STREAM, [lines[1]], 1)
         assert "\n" not in str(told.value)
         connection.execute("DROP TRIGGER full_disk ON backstory.commits")
     assert lines_of(store) == lines[:1]
-    store.append(STREAM, lines[1], 1)
+    store.append(STREAM, [lines[1]], 1)
     assert lines_of(store) == lines

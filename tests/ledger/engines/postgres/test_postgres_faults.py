@@ -62,11 +62,11 @@ def test_lines_whose_answer_is_lost_are_sent_again_and_there_once(
 ) -> None:
     lines = chain(4)
     store = behind(engine, proxy)
-    store.append(STREAM, lines[0], 0)
+    store.append(STREAM, [lines[0]], 0)
     proxy.cut(APPEND, delivered=delivered)
-    store.append_all(STREAM, lines[1:3], 1)
+    store.append(STREAM, lines[1:3], 1)
     assert proxy.cuts == 1
-    store.append(STREAM, lines[3], 3)
+    store.append(STREAM, [lines[3]], 3)
     assert lines_of(engine.open()) == lines
 
 
@@ -75,12 +75,12 @@ def test_lines_that_were_written_are_recognised_though_others_follow(
 ) -> None:
     lines = chain(3)
     store, other = behind(engine, proxy), engine.open()
-    store.append(STREAM, lines[0], 0)
+    store.append(STREAM, [lines[0]], 0)
     proxy.cut(APPEND, delivered=True, then_refuse=True)
-    writing = threading.Thread(target=store.append, args=(STREAM, lines[1], 1))
+    writing = threading.Thread(target=store.append, args=(STREAM, [lines[1]], 1))
     writing.start()
     wait_until(lambda: other.head(STREAM).seq == 2)
-    other.append(STREAM, lines[2], 2)
+    other.append(STREAM, [lines[2]], 2)
     proxy.refuses = False
     writing.join(PATIENCE)
     assert not writing.is_alive()
@@ -90,20 +90,20 @@ def test_lines_that_were_written_are_recognised_though_others_follow(
 def test_who_was_not_written_is_told_what_another_wrote(engine: PostgresEngine, proxy: CuttingProxy) -> None:
     first, other_line = chain(1)[0], chain(1, after=head_of(chain(1)[0]), text="other")[0]
     store, other = behind(engine, proxy), engine.open()
-    store.append(STREAM, first, 0)
+    store.append(STREAM, [first], 0)
     proxy.cut(APPEND, delivered=False, then_refuse=True)
     told: list[BaseException] = []
 
     def write() -> None:
         try:
-            store.append(STREAM, chain(2)[1], 1)
+            store.append(STREAM, [chain(2)[1]], 1)
         except WrongExpectedVersionError as error:
             told.append(error)
 
     writing = threading.Thread(target=write)
     writing.start()
     wait_until(lambda: proxy.cuts == 1)
-    other.append(STREAM, other_line, 1)
+    other.append(STREAM, [other_line], 1)
     proxy.refuses = False
     writing.join(PATIENCE)
     assert [type(error) for error in told] == [WrongExpectedVersionError]
@@ -114,10 +114,10 @@ def test_an_outcome_that_cannot_be_learned_is_an_error_of_its_own(engine: Postgr
     store = behind(engine, proxy, lock_timeout=0.1)
     proxy.cut(APPEND, delivered=True, then_refuse=True)
     with pytest.raises(UnknownOutcomeError, match="did not answer whether commit 1 is written"):
-        store.append(STREAM, chain(1)[0], 0)
+        store.append(STREAM, [chain(1)[0]], 0)
     proxy.refuses = False
     wait_until(lambda: store.head(STREAM).seq == 1)
-    store.append(STREAM, chain(2)[1], 1)
+    store.append(STREAM, [chain(2)[1]], 1)
     assert lines_of(store) == chain(2)
 
 
@@ -126,7 +126,7 @@ def test_what_was_never_sent_is_no_unknown_outcome(engine: PostgresEngine, proxy
     store.close()
     proxy.refuses = True
     with pytest.raises(StoreError, match="is the server running") as told:
-        store.append(STREAM, chain(1)[0], 0)
+        store.append(STREAM, [chain(1)[0]], 0)
     assert not isinstance(told.value, UnknownOutcomeError)
 
 
@@ -134,7 +134,7 @@ def test_a_server_process_that_wakes_up_late_writes_nothing_twice(
     engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, lines = engine.open(url=f"{engine.url}?application_name=sleeper"), chain(3)
-    store.append(STREAM, lines[0], 0)
+    store.append(STREAM, [lines[0]], 0)
     with engine.admin() as admin:
         sleeping = [
             int(str(pid))
@@ -147,10 +147,10 @@ def test_a_server_process_that_wakes_up_late_writes_nothing_twice(
         os.kill(pid, signal.SIGSTOP)
     try:
         with pytest.raises(UnknownOutcomeError):
-            store.append(STREAM, lines[1], 1)
+            store.append(STREAM, [lines[1]], 1)
         monkeypatch.setattr(store._connections, "timeout", PATIENCE)
-        store.append(STREAM, lines[1], 1)
-        store.append(STREAM, lines[2], 2)
+        store.append(STREAM, [lines[1]], 1)
+        store.append(STREAM, [lines[2]], 2)
     finally:
         for pid in sleeping:
             os.kill(pid, signal.SIGCONT)
@@ -175,7 +175,7 @@ def test_a_forked_child_may_drop_what_followed_in_the_parent(
     engine: PostgresEngine,
 ) -> None:
     store = engine.open()
-    store.append(STREAM, chain(1)[0], 0)
+    store.append(STREAM, [chain(1)[0]], 0)
     following = store.follow(STREAM)
     next(following)
     child = os.fork()
@@ -186,7 +186,7 @@ def test_a_forked_child_may_drop_what_followed_in_the_parent(
         finally:
             os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
-    store.append(STREAM, chain(2)[1], 1)
+    store.append(STREAM, [chain(2)[1]], 1)
     assert next(following).line == chain(2)[1]
 
 
@@ -209,7 +209,7 @@ def crashing(server: Server) -> Iterator[PostgresEngine]:
 def test_a_store_outlives_a_crash_of_the_server(crashing: PostgresEngine, server: Server) -> None:
     store = crashing.open()
     lines = chain(30)
-    store.append(STREAM, lines[0], 0)
+    store.append(STREAM, [lines[0]], 0)
     following = store.follow(STREAM)
     assert next(following).line == lines[0]
     writing = threading.Thread(target=fill, args=(store, STREAM, lines[1:]))
@@ -226,7 +226,7 @@ def test_a_store_outlives_a_crash_of_the_server(crashing: PostgresEngine, server
 
 def test_a_crash_of_the_server_hides_no_later_commit(crashing: PostgresEngine, server: Server) -> None:
     store = crashing.open()
-    store.append(STREAM, chain(1)[0], 0)
+    store.append(STREAM, [chain(1)[0]], 0)
     with crashing.admin() as admin:
         # Numbers of transactions that leave nothing behind: the server has not written them down yet, and gives the
         # same ones again after a crash.
@@ -235,7 +235,7 @@ def test_a_crash_of_the_server_hides_no_later_commit(crashing: PostgresEngine, s
         _, position = store.changed(None)
         server.stop(signal.SIGQUIT)
     server.start()
-    store.append("users/bob/ledger", chain(1)[0], 0)
+    store.append("users/bob/ledger", [chain(1)[0]], 0)
     names, position = store.changed(position)
     assert "users/bob/ledger" in names
     assert "users/bob/ledger" not in store.changed(position)[0]
@@ -245,15 +245,15 @@ def test_a_crash_of_the_server_hides_no_later_commit(crashing: PostgresEngine, s
 def test_where_the_newest_commit_is_lost_everything_is_looked_at(engine: PostgresEngine) -> None:
     """As after a standby without it has taken over; new commits may have come since, with any numbers."""
     store = engine.open()
-    store.append(STREAM, chain(1)[0], 0)
-    store.append("users/bob/ledger", chain(1)[0], 0)
+    store.append(STREAM, [chain(1)[0]], 0)
+    store.append("users/bob/ledger", [chain(1)[0]], 0)
     _, position = store.changed(None)
     with engine.admin() as admin:
         admin.execute(
             "DELETE FROM backstory.commits c USING backstory.streams s "
             "WHERE s.id = c.stream AND s.name = 'users/bob/ledger'"
         )
-    store.append("users/eve/ledger", chain(1)[0], 0)
+    store.append("users/eve/ledger", [chain(1)[0]], 0)
     names, position = store.changed(position)
     assert STREAM in names
     assert STREAM not in store.changed(position)[0]
@@ -264,14 +264,14 @@ def test_a_dump_that_was_restored_on_another_server_hides_no_commit_and_is_put_r
 ) -> None:
     """The numbers of its transactions mean nothing there, and may be far ahead."""
     store = engine.open()
-    store.append(STREAM, chain(1)[0], 0)
+    store.append(STREAM, [chain(1)[0]], 0)
     with engine.admin() as admin:
         admin.execute("UPDATE backstory.commits SET xid = xid + 1000000000")
     _, position = store.changed(None)
     # Seen on the server of the dump.
     beyond = json.dumps([json.loads(position)[0] + 2000000000, *json.loads(position)[1:]])
     assert store.changed(beyond)[0] == [STREAM]
-    store.append("users/bob/ledger", chain(1)[0], 0)
+    store.append("users/bob/ledger", [chain(1)[0]], 0)
     assert "users/bob/ledger" in store.changed(position)[0]
     caplog.clear()
     engine.open()
@@ -281,7 +281,7 @@ def test_a_dump_that_was_restored_on_another_server_hides_no_commit_and_is_put_r
     store = engine.open()
     assert "migrate" not in caplog.text
     _, position = store.changed(position)
-    store.append("users/bob/ledger", chain(2)[1], 1)
+    store.append("users/bob/ledger", [chain(2)[1]], 1)
     names, _ = store.changed(position)
     assert "users/bob/ledger" in names
     assert STREAM not in names
@@ -295,9 +295,9 @@ def test_connections_that_the_server_ended_while_they_were_idle_are_replaced(eng
         with engine.admin() as admin:
             return not admin.execute("SELECT FROM pg_stat_activity WHERE application_name = 'idle'").fetchall()
 
-    store.append(STREAM, lines[0], 0)
+    store.append(STREAM, [lines[0]], 0)
     wait_until(is_alone)
-    store.append(STREAM, lines[1], 1)
+    store.append(STREAM, [lines[1]], 1)
     wait_until(is_alone)
     assert lines_of(store) == lines
     wait_until(is_alone)
@@ -327,7 +327,7 @@ def test_locks_and_leases_die_with_their_holder(pooled: bool) -> None:
         with store.lease(STREAM, "monday") as mine:
             assert not mine
         holder.kill()
-    store.append(STREAM, chain(1)[0], 0)
+    store.append(STREAM, [chain(1)[0]], 0)
 
     def is_free() -> bool:
         with store.lease(STREAM, "monday") as mine:
@@ -340,15 +340,15 @@ def test_locks_and_leases_die_with_their_holder(pooled: bool) -> None:
 def test_a_holder_that_lost_its_lock_appends_nothing(engine: PostgresEngine) -> None:
     store = engine.open()
     with store.locked(STREAM):
-        store.append(STREAM, chain(1)[0], 0)
+        store.append(STREAM, [chain(1)[0]], 0)
         with engine.admin() as admin:
             admin.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction' "
                 "AND application_name = 'backstory' AND datname = current_database()"
             )
         with engine.open().locked(STREAM), pytest.raises(StoreError, match="held its lock was lost"):
-            store.append(STREAM, chain(2)[1], 1)
-    store.append(STREAM, chain(2)[1], 1)
+            store.append(STREAM, [chain(2)[1]], 1)
+    store.append(STREAM, [chain(2)[1]], 1)
     assert lines_of(store) == chain(2)
 
 
@@ -356,17 +356,17 @@ def test_a_forked_child_holds_nothing_and_has_connections_of_its_own(engine: Pos
     lines = chain(3)
     store = engine.open(lock_timeout=5)
     with store.locked(STREAM):
-        store.append(STREAM, lines[0], 0)
+        store.append(STREAM, [lines[0]], 0)
         child = os.fork()
         if not child:
             try:
                 with store.locked("users/bob/ledger"):
-                    store.append("users/bob/ledger", chain(1)[0], 0)
+                    store.append("users/bob/ledger", [chain(1)[0]], 0)
                 os._exit(0 if lines_of(store) == lines[:1] else 1)
             finally:
                 os._exit(2)
         assert os.waitpid(child, 0)[1] == 0
-        store.append(STREAM, lines[1], 1)
-    store.append(STREAM, lines[2], 2)
+        store.append(STREAM, [lines[1]], 1)
+    store.append(STREAM, [lines[2]], 2)
     assert lines_of(store) == lines
     assert store.head("users/bob/ledger").seq == 1

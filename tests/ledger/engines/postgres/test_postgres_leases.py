@@ -118,7 +118,7 @@ def test_of_many_threads_one_has_the_lease(engine: PostgresEngine) -> None:
 
 def test_held_leases_keep_no_old_row_and_hold_nobody_up(engine: PostgresEngine) -> None:
     store, (line,) = engine.open(), chain(1)
-    store.append(STREAM, line, 0)
+    store.append(STREAM, [line], 0)
     with store.lease(STREAM, "t"), store.lease(STREAM, "u"):
         (pid,) = holders(engine)
         for _ in range(2):
@@ -167,7 +167,7 @@ def test_no_limit_of_the_server_on_transactions_ends_a_lease_or_a_lock(engine: P
             connection.execute("SELECT pg_sleep(0.3)")
             session_of(store).beat()
             connection.execute("SELECT pg_sleep(0.3)")
-            store.append(STREAM, chain(1)[0], 0)
+            store.append(STREAM, [chain(1)[0]], 0)
     finally:
         with engine.admin() as admin:
             for limit in limits:

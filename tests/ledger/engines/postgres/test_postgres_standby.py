@@ -80,7 +80,7 @@ def test_a_synchronous_standby_that_takes_over_has_all_that_was_acknowledged(pai
     store, reader, watcher = pair.open(), pair.open(), pair.open()
     lines, followed, over = chain(LINES), list[bytes](), threading.Event()
     acknowledged = 0
-    store.append("users/quiet/ledger", lines[0], 0)
+    store.append("users/quiet/ledger", [lines[0]], 0)
     changes = StreamChanges(watcher)
     list(changes.find(lambda _: True))
 
@@ -89,7 +89,7 @@ def test_a_synchronous_standby_that_takes_over_has_all_that_was_acknowledged(pai
         for seq, line in enumerate(lines):
             if over.is_set():
                 return
-            store.append(STREAM, line, seq)
+            store.append(STREAM, [line], seq)
             acknowledged = seq + 1
 
     def follow() -> None:
@@ -127,7 +127,7 @@ def test_a_standby_without_the_newest_commits_is_noticed(pair: Pair) -> None:
         )
     follower = store.follow(STREAM)
     pair.standby.stop()
-    store.append(STREAM, lines[3], 3)
+    store.append(STREAM, [lines[3]], 3)
     _, position = store.changed(None)
     assert [head_of(next(follower).line).seq for _ in range(4)] == [1, 2, 3, 4]
     pair.primary.kill()

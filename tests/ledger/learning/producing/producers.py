@@ -46,11 +46,11 @@ class Moody(JsonlStore):
         with super().lease(stream, name) as mine:
             yield mine
 
-    def append_all(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
+    def append(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
         if self.mood is not None and stream.endswith("ledger"):
             self.refused.set()
             raise self.mood
-        super().append_all(stream, lines, expected)
+        super().append(stream, lines, expected)
 
 
 class Shop:
