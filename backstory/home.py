@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, Self, Unpack, runtime_checkable
 
 from backstory import checks
 from backstory.aio import in_thread
+from backstory.config.folders import signals_of
 from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import (
@@ -27,13 +28,13 @@ from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.observing import Observer
 from backstory.ledger.log.pipeline import Salts, random_salt
 from backstory.ledger.log.writer import Listener
-from backstory.lifecycle.assembly import assemble, signals_of
 from backstory.open_files import translate_verbs
 from backstory.operations import learning
 from backstory.outbox.faults import Faults
 from backstory.outbox.outbox import Outbox
 from backstory.projections.index.builder import IndexProgress
-from backstory.services.services import HomeServices
+from backstory.scope_state import ScopeStates
+from backstory.services.home_services import HomeServices
 from backstory.users.memories import MemoriesOfHome
 from backstory.users.owners import Owners
 
@@ -143,7 +144,7 @@ class Backstory(MemoriesOfHome):
                 Observer.
             SealedError: The home is an incomplete copy of another.
         """
-        from backstory.config.loading import base_folder, load_settings
+        from backstory.config.loading import base_folder, chosen_model, load_settings
         from backstory.config.store_factory import open_store
         from backstory.otel import observers_of
 
@@ -157,20 +158,22 @@ class Backstory(MemoriesOfHome):
         folder = base_folder(home, stated)
         store = open_store(loaded, folder)
         _must_be_complete(store)
-        services = assemble(
+        chosen = chosen_model(model, loaded)
+        states = ScopeStates(
             loaded,
             folder,
             store,
-            model=model,
+            model=None if chosen is None else chosen.name,
             background=background,
             clock=clock,
             salts=salts,
             listeners=listeners,
-            observers=observers,
-            actor=actor,
             progress=progress,
         )
-        owned = services.model if services.model is not model and isinstance(services.model, Closes) else None
+        services = HomeServices(
+            loaded, states, model=chosen, background=background, clock=clock, observers=observers, actor=actor
+        )
+        owned = chosen if chosen is not model and isinstance(chosen, Closes) else None
         return cls(folder, loaded, store, services, owned=owned)
 
     def warm(self, timeout: float | None = None) -> str:
@@ -183,7 +186,7 @@ class Backstory(MemoriesOfHome):
             What counts by then, for example `tiktoken:o200k_base`; `estimate` where no vocabulary is at hand.
         """
         self._services.must_be_open()
-        return self._services.blocks.tokens.wait(timeout).name
+        return self._services.states.blocks.tokens.wait(timeout).name
 
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text as those of a block are counted.
@@ -200,7 +203,7 @@ class Backstory(MemoriesOfHome):
             UsageError: The text is no string, or the home is closed.
         """
         self._services.must_be_open()
-        return self._services.blocks.tokens.value.count(checks.text("text", text))
+        return self._services.states.blocks.tokens.value.count(checks.text("text", text))
 
     def flush(self, timeout: float | None = None, *, unanswered: bool = True) -> Flushed:
         """Run everything that is pending in the memories in use, for a host that is about to end.
@@ -220,13 +223,13 @@ class Backstory(MemoriesOfHome):
         producer = self._services.producer
         limit = self.config.settings.shutdown_flush_timeout_seconds if timeout is None else timeout
         end = time.monotonic() + limit
-        self._services.expiry.run_due()
+        self._services.states.expiry.run_due()
         if producer is None:
             done = learning.not_learned(self._services, self._services.states.writers())
         else:
             done = producer.drain(limit, unanswered=unanswered)
-        if self._services.witness is not None:
-            self._services.witness.sender.flush(max(0.0, end - time.monotonic()))
+        if self._services.states.witness is not None:
+            self._services.states.witness.sender.flush(max(0.0, end - time.monotonic()))
         return done
 
     def watch(self, scope: Scope) -> bool:
@@ -248,7 +251,7 @@ class Backstory(MemoriesOfHome):
             StoreError, CorruptLogError, LockTimeoutError: It could not be read.
         """
         producer, writer = self._producer(), self._writer(scope)
-        pending, witness = producer.watch(writer), self._services.witness
+        pending, witness = producer.watch(writer), self._services.states.witness
         return (
             pending
             or writer.reader.has_unfinished_erasure
@@ -354,16 +357,7 @@ class Backstory(MemoriesOfHome):
             services.producer.close(max(0.0, end - time.monotonic()))
         services.closed.set()
         services.updater.stop()
-        services.expiry.end(None)
-        services.searches.close()
-        services.projector.close()
-        if services.shared is not None:
-            services.shared.close()
-        if services.witness is not None:
-            services.witness.sender.close(max(0.0, end - time.monotonic()))
-        services.usage.close()
-        services.faults.close()
-        services.states.close()
+        services.states.close(end)
         self.store.close()
         if self._owned is not None:
             self._owned.close()
@@ -416,7 +410,8 @@ class Backstory(MemoriesOfHome):
     @property
     def shared_reads(self) -> Mapping[str, int]:
         """How many reads of memories from Redis were a `hit`, a `miss`, `stale` or `refused`; empty without Redis."""
-        return {} if self._services.shared is None else dict(self._services.shared.reads)
+        shared = self._services.states.shared
+        return {} if shared is None else dict(shared.reads)
 
     @property
     def outbox(self) -> Outbox:

@@ -122,7 +122,7 @@ class HostedMemory(MemoryHandle):
             thread: The conversation. Its last turns rank the facts, and its summaries are included.
             facts: Whether to include facts; an agent with search tools needs only the summaries.
         """
-        own, blocks = self._services.writer, self._services.home.blocks
+        own, blocks = self._services.writer, self._services.home.states.blocks
         if not blocks.enabled:
             return ""
         words = "" if thread is None or not facts else last_words(self._said_last(thread, blocks.turns), blocks.turns)

@@ -16,6 +16,7 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import TypeVar
 
+from backstory.config.folders import check_folders
 from backstory.config.loading import Loaded, base_folder, load_settings
 from backstory.config.settings import DEFAULT_MODEL, AgentReads, Settings
 from backstory.config.store_factory import open_store
@@ -28,7 +29,6 @@ from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.extraction.models.model import Prompt, public_address
 from backstory.ledger.extraction.models.openai import OpenAIModel
-from backstory.lifecycle.assembly import check_folders
 from backstory.projections.integrity.disk_check import examine_disk
 from backstory.projections.integrity.file_check import examine_files, scope_folders
 from backstory.projections.integrity.log_check import Differing, examine_logs

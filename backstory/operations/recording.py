@@ -85,7 +85,7 @@ class Intake(Operations):
             raise UsageError(f"thread must be the conversation's id, a string of 1 to {MAX_NAME} characters")
         home = self._services.home
         home.must_be_open()
-        if not home.enabled:
+        if not home.settings.enabled:
             return RecordResult(1, 0, len(kept))
         backlog, cut = False, [message.cut for message in kept if message.cut]
         for more in cut:
@@ -107,9 +107,9 @@ class Intake(Operations):
             raise
         self._notice(thread, immediate=immediate)
         if recorded.turns and home.extracts and home.model is None:
-            _warn_without_model(home.folder)
+            _warn_without_model(home.states.folder)
         if home.producer is not None:
-            backlog = 0 < home.queue_max_depth < home.producer.depth()
+            backlog = 0 < home.settings.queue_max_depth < home.producer.depth()
         return RecordResult(1, recorded.turns, recorded.skipped, backlog, recorded.superseded, len(cut))
 
     def places(

@@ -1,18 +1,15 @@
-"""Services of a home and of one scope: what the operations on a memory work with."""
+"""Services of one scope: what the operations on a memory work with."""
 
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from backstory import checks
-from backstory.ledger.concurrency.forks import Renews, register
 from backstory.ledger.core.commands import Command
 from backstory.ledger.core.commit import EMPTY, Cause, Commit, Head
 from backstory.ledger.core.errors import NoModelError, NotFoundError, UsageError, WrongExpectedVersionError
@@ -22,34 +19,21 @@ from backstory.ledger.core.memory import Memory, birth, held
 from backstory.ledger.core.moments import ends, spell_moment
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.models.model import Model
-from backstory.ledger.learning.expiry import Expiry
-from backstory.ledger.learning.producer import Producer
-from backstory.ledger.learning.retention import Retention
 from backstory.ledger.learning.sharing import is_delivered, receive_all, try_to_deliver
-from backstory.ledger.learning.summarizer import Summarizer
-from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.commits import read_durable_commits, seqs_with_hash
 from backstory.ledger.log.writer import Writer
-from backstory.ledger.threads.due import Timing
 from backstory.open_files import translate_verbs
-from backstory.outbox.faults import Faults
-from backstory.projections.context import Blocks
 from backstory.projections.context.joined import USERS, Joined, join
-from backstory.projections.document.fact_use import FactUse
-from backstory.projections.document.projector import DocumentProjector
 from backstory.projections.history.moment import Moment
 from backstory.projections.history.times import At, TimeReader
 from backstory.projections.index.index import ScopeIndex
-from backstory.projections.search.services import SearchServices
-from backstory.projections.shared.memories import SharedMemories
 from backstory.results import PolicyResult
-from backstory.scope_state import ScopeState, ScopeStates
+from backstory.scope_state import ScopeState
+from backstory.services.home_services import HomeServices
 from backstory.services.named import _COMPLETE_ID
 
 if TYPE_CHECKING:
     from backstory.config.settings import AgentReads
-    from backstory.outbox.outbox import Outbox
-    from backstory.witness.witness import Witness
 
 _Answer = TypeVar("_Answer")
 
@@ -95,70 +79,6 @@ class HeadsSeen(msgspec.Struct, frozen=True):
         return tells is not None and all(
             tells(stream) == head for stream, head in zip(self.streams, self.heads, strict=True)
         )
-
-
-class HomeServices(msgspec.Struct, frozen=True, weakref=True):
-    """What all memories of a home share; there is one per opened home. A forked child renews them, part by part."""
-
-    updater: Updater
-    summarizer: Summarizer
-    updater_with: Callable[[Path | None], Updater]
-    """Makes an updater with the given templates, or the configured ones, for work that ends in no commit."""
-    timing: Timing
-    model: Model | None
-    model_named: str | None
-    """The name of the model for `status`, also of a host's model that cannot be asked here."""
-    model_from: Callable[[object], Model | None]
-    """Makes a model of what a host passes in, with the configured key and address; None where there is none."""
-    producer: Producer | None
-    retention: Retention | None
-    expiry: Expiry
-    folder: Path
-    document: Callable[[Scope], Path]
-    projector: DocumentProjector
-    usage: FactUse
-    faults: Faults
-    outbox: Outbox
-    blocks: Blocks
-    searches: SearchServices
-    states: ScopeStates
-    shared: SharedMemories | None
-    witness: Witness | None
-    closed: threading.Event
-    queue_max_depth: int
-    enabled: bool
-    extracts: bool
-    """Whether what is recorded is to be extracted without a request, once there is a model."""
-    actor: str
-    """Who changes memory by hand where a handle names no other actor."""
-
-    def __post_init__(self) -> None:
-        register(self)
-
-    def parts(self) -> Iterator[Renews]:
-        """Yield what begins anew in a forked child, the oldest first."""
-        yield self.faults
-        yield self.updater.model_caller
-        if self.producer is not None:
-            yield self.producer
-        yield self.searches.embedding
-        if self.witness is not None:
-            yield self.witness.sender
-        yield self.projector
-        yield self.usage
-        yield self.expiry
-        yield self.blocks.tokens
-        yield self.states
-        yield self.outbox
-
-    def must_be_open(self) -> None:
-        """Refuse to work on a home that is closed.
-
-        Raises:
-            UsageError: The home is closed.
-        """
-        if self.closed.is_set():
-            raise UsageError("this home was closed: open it again with Backstory.open")
 
 
 class _LedgerCommits(msgspec.Struct, frozen=True):

@@ -17,7 +17,8 @@ from backstory.memory import MemoryHandle
 from backstory.open_files import translate_verbs
 from backstory.projections.history.moment import count_scope
 from backstory.results import ArchivedUser, FoundOwners, RemovedUser, ScopeSummary
-from backstory.services.services import HomeServices, ScopeServices
+from backstory.services.home_services import HomeServices
+from backstory.services.services import ScopeServices
 from backstory.users.owners import Owners
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from backstory.ledger.engines.jsonl.removal import Removals, must_hold_no_links
 from backstory.ledger.engines.port import EventStore
 from backstory.memory import MemoryHandle
 from backstory.results import RemovedScope, RemovedUser
-from backstory.services.services import HomeServices
+from backstory.services.home_services import HomeServices
 
 _LOCK_SECONDS = 10.0
 
@@ -46,7 +46,7 @@ def forget_user(
     files = [path for path in folder.rglob("*") if not path.is_dir()]
     size = sum(map(_size, files))
     counts = tuple(_counts(memory(scope)) for scope in scopes)
-    witness = None if services.witness is None else services.witness.destination.name
+    witness = None if services.states.witness is None else services.states.witness.destination.name
     found = RemovedUser(str(user.user), counts, len(files), size, witness=witness)
     if dry_run:
         if not scopes and not folder.exists():
