@@ -185,7 +185,7 @@ class Backstory(MemoriesOfHome):
         Returns:
             What counts by then, for example `tiktoken:o200k_base`; `estimate` where no vocabulary is at hand.
         """
-        self._services.must_be_open()
+        self._services.states.must_be_open()
         return self._services.states.blocks.tokens.wait(timeout).name
 
     def count_tokens(self, text: str) -> int:
@@ -202,7 +202,7 @@ class Backstory(MemoriesOfHome):
         Raises:
             UsageError: The text is no string, or the home is closed.
         """
-        self._services.must_be_open()
+        self._services.states.must_be_open()
         return self._services.states.blocks.tokens.value.count(checks.text("text", text))
 
     def flush(self, timeout: float | None = None, *, unanswered: bool = True) -> Flushed:
@@ -219,7 +219,7 @@ class Backstory(MemoriesOfHome):
         Returns:
             True when nothing due is left; otherwise a false result with its `reason`.
         """
-        self._services.must_be_open()
+        self._services.states.must_be_open()
         producer = self._services.producer
         limit = self.config.settings.shutdown_flush_timeout_seconds if timeout is None else timeout
         end = time.monotonic() + limit
@@ -275,7 +275,7 @@ class Backstory(MemoriesOfHome):
             UsageError: The home is closed.
             StoreError, CorruptLogError: The logs cannot be read.
         """
-        self._services.must_be_open()
+        self._services.states.must_be_open()
         writer = self._writer(scope)
         if erased:
             try:
@@ -299,7 +299,7 @@ class Backstory(MemoriesOfHome):
         self._producer()
 
     def _producer(self) -> Producer:
-        self._services.must_be_open()
+        self._services.states.must_be_open()
         if self._services.producer is None:
             raise NoModelError(learning.why_not_in_background(self._services))
         return self._services.producer
@@ -313,7 +313,7 @@ class Backstory(MemoriesOfHome):
         Returns:
             The number of conversations that are pending, and of those whose update failed.
         """
-        self._services.must_be_open()
+        self._services.states.must_be_open()
         pending = parked = 0
         for writer in self._services.states.writers():
             try:
@@ -345,7 +345,7 @@ class Backstory(MemoriesOfHome):
         Every memory.json is exact then. Closing again does nothing. Handles that are left raise UsageError.
         """
         with self._mutex:
-            if self._closing == os.getpid() or self._services.closed.is_set():
+            if self._closing == os.getpid() or self._services.states.closed.is_set():
                 return
             self._closing = os.getpid()
         services = self._services
@@ -355,7 +355,7 @@ class Backstory(MemoriesOfHome):
         services.outbox.close(timeout / 2)
         if services.producer is not None:
             services.producer.close(max(0.0, end - time.monotonic()))
-        services.closed.set()
+        services.states.closed.set()
         services.updater.stop()
         services.states.close(end)
         self.store.close()

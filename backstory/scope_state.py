@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar, overload
 
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.concurrency.forks import Renews
+from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.scope import Scope
-from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.learning.expiry import Expiry
 from backstory.ledger.log.pipeline import Salts
 from backstory.ledger.log.writer import Listener, Writer
-from backstory.outbox.faults import EmbeddingFaults, Faults, ScopeFaults
+from backstory.outbox.faults import Faults, ScopeFaults
 from backstory.projections.context import Blocks, ScopeBlocks, Shares, tokens_for
 from backstory.projections.document.fact_use import FactUse, ScopeUse
 from backstory.projections.document.projector import DocumentProjector, ScopeDocument
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from backstory.config.loading import Loaded
     from backstory.config.settings import Settings
-    from backstory.projections.shared.memories import SharedMemories
     from backstory.witness.witness import Witness
 
 _RECENT = 256
@@ -297,6 +296,7 @@ class ScopeStates:
     ) -> None:
         from backstory.config.embedder_factory import as_embedder, least_alike
         from backstory.config.loading import policy_values
+        from backstory.config.store_factory import shared_memories
 
         settings = loaded.settings
         self.store = store
@@ -337,9 +337,9 @@ class ScopeStates:
             background=background,
             top_k=settings.search_top_k,
             min_similarity=least_alike(settings, embedder),
-            embedded=EmbeddingFaults(faults),
+            embedded=faults.embedded,
         )
-        self.shared = _shared_memories(settings, store)
+        self.shared = shared_memories(settings, store)
         self.projector = DocumentProjector(
             store,
             share=None if self.shared is None else self.shared.keep,
@@ -351,10 +351,21 @@ class ScopeStates:
             from backstory.witness.witness import Witness
 
             self.witness = Witness(settings.witness, store, document, faults, clock, opened=opened)
+        self.closed = threading.Event()
+        """Set once the home is closed."""
         self._mutex = threading.Lock()
         self._all: weakref.WeakValueDictionary[Scope, ScopeState] = weakref.WeakValueDictionary()
         self._recent: OrderedDict[ScopeState, None] = OrderedDict()
         self._warm: OrderedDict[ScopeState, None] = OrderedDict()
+
+    def must_be_open(self) -> None:
+        """Refuse to work on a home that is closed.
+
+        Raises:
+            UsageError: The home is closed.
+        """
+        if self.closed.is_set():
+            raise UsageError("this home was closed: open it again with Backstory.open")
 
     def __call__(self, scope: Scope) -> ScopeState:
         """Return the state of a memory, which counts as a use."""
@@ -476,19 +487,3 @@ def _blocks(settings: Settings, model: str | None) -> Blocks:
         quoting=settings.context_turns,
         enabled=settings.enabled and settings.injection_enabled,
     )
-
-
-def _shared_memories(settings: Settings, store: EventStore) -> SharedMemories | None:
-    """Make the shared memories that `redis_url` asks for; None without it, and for files.
-
-    Beside files lies an index, which every process on that machine reads as fast.
-
-    Raises:
-        ConfigError: The package for Redis is missing, or the URL is none of Redis.
-    """
-    if not settings.redis_url or isinstance(store, JsonlStore):
-        return None
-    from backstory.projections.shared.memories import SharedMemories
-    from backstory.projections.shared.redis_cache import RedisCache
-
-    return SharedMemories(store, RedisCache(settings.redis_url), settings.redis_ttl_seconds)

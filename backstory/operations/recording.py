@@ -84,7 +84,7 @@ class Intake(Operations):
         if not isinstance(thread, str) or not thread or len(thread) > MAX_NAME:
             raise UsageError(f"thread must be the conversation's id, a string of 1 to {MAX_NAME} characters")
         home = self._services.home
-        home.must_be_open()
+        home.states.must_be_open()
         if not home.settings.enabled:
             return RecordResult(1, 0, len(kept))
         backlog, cut = False, [message.cut for message in kept if message.cut]
@@ -362,23 +362,8 @@ class Recording(Operations):
         must_know(writer, thread)
         with writer.reader.state() as state:
             turns = state.transcript.threads[thread].standing()
-        return tuple(
-            TurnView(
-                turn.id,
-                turn.role,
-                turn.content,
-                turn.at,
-                turn.n,
-                turn.name,
-                turn.cause_by,
-                turn.sent_from,
-                turn.send_to,
-                turn.metadata,
-                thread,
-                turn.tags,
-            )
-            for turn in turns
-        )
+        views = (msgspec.convert(turn, TurnView, from_attributes=True) for turn in turns)
+        return tuple(msgspec.structs.replace(view, thread=thread) for view in views)
 
     def summaries(self, thread: str) -> tuple[ThreadSummaryText, ...]:
         """Return the summaries of a long thread.

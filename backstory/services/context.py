@@ -36,7 +36,7 @@ def context(
     if thread is not None:
         checks.text("thread", thread)
     said = messages if messages is None or isinstance(messages, str) else checks.messages_in(messages)
-    services.home.must_be_open()
+    services.home.states.must_be_open()
     blocks = services.home.states.blocks
     if not blocks.enabled:
         return blocks.nothing()

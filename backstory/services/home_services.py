@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import importlib
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING
 from backstory.config.folders import folder_of, signals_of
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.concurrency.forks import Renews, register
-from backstory.ledger.core.errors import UsageError
 from backstory.ledger.extraction.models.model import Model
 from backstory.ledger.learning.next_summary import SummaryLimits
 from backstory.ledger.learning.observing import CallsOnly, Observer
@@ -64,7 +62,6 @@ class HomeServices:
         self.faults = states.faults
         self.outbox = Outbox(states.faults)
         self.actor = actor or _current_user()
-        self.closed = threading.Event()
         self.model = model
         self.model_named = loaded.model_named if model is None else model.name
         """The name of the model for `status`, also of a host's model that cannot be asked here."""
@@ -129,15 +126,6 @@ class HomeServices:
             yield self.producer
         yield from self.states.parts()
         yield self.outbox
-
-    def must_be_open(self) -> None:
-        """Refuse to work on a home that is closed.
-
-        Raises:
-            UsageError: The home is closed.
-        """
-        if self.closed.is_set():
-            raise UsageError("this home was closed: open it again with Backstory.open")
 
 
 def _current_user() -> str:

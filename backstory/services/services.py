@@ -116,8 +116,6 @@ class ScopeServices(msgspec.Struct, frozen=True):
     """Whether single facts are changed by a model's tool, and not by a person."""
     users: Writer | None = None
     """For an agent in a home with `shared_summaries`: the writer of the user, whose sections the agent shows."""
-    shares: bool = False
-    """Whether the home has `shared_summaries`."""
     expected: str | None = None
     """The hash of the head that the caller has seen: a change on another head is refused."""
     key: str | None = None
@@ -127,6 +125,11 @@ class ScopeServices(msgspec.Struct, frozen=True):
     def scope(self) -> Scope:
         """The scope."""
         return self.own.scope
+
+    @property
+    def shares(self) -> bool:
+        """Whether the home has `shared_summaries`."""
+        return self.home.settings.shared_summaries
 
     @property
     def state(self) -> ScopeState:
@@ -140,7 +143,7 @@ class ScopeServices(msgspec.Struct, frozen=True):
         Raises:
             UsageError: The home is closed.
         """
-        self.home.must_be_open()
+        self.home.states.must_be_open()
         return self.own
 
     @property

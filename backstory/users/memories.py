@@ -94,7 +94,7 @@ class MemoriesOfHome:
             ScopeError: A name is invalid, or there is no user where `strict_user_scope` is on.
             UsageError: The home is closed.
         """
-        self._services.must_be_open()
+        self._services.states.must_be_open()
         scope = Scope.of(owner.user, owner.agent)
         if self.config.settings.strict_user_scope and scope.user is None:
             raise ScopeError("strict_user_scope is on, so every memory needs a user id: give one")
@@ -103,12 +103,19 @@ class MemoriesOfHome:
         def agents() -> list[Writer]:
             return list(map(self._writer, self._agents_of(scope.user)))
 
-        own, services, reads = self._writer(scope), self._services, self.config.settings.agent_reads
-        if not self.config.settings.shared_summaries:
-            return MemoryHandle(ScopeServices(own, services, users, reads, agents, services.actor))
-        self._catch_up(users or own)
+        own, shares = self._writer(scope), self.config.settings.shared_summaries
+        if shares:
+            self._catch_up(users or own)
         return MemoryHandle(
-            ScopeServices(own, services, users, reads, agents, services.actor, users=users, shares=True)
+            ScopeServices(
+                own,
+                self._services,
+                users,
+                self.config.settings.agent_reads,
+                agents,
+                self._services.actor,
+                users=users if shares else None,
+            )
         )
 
     def _agents_of(self, user: str | None) -> list[Scope]:
@@ -161,7 +168,7 @@ class MemoriesOfHome:
         Returns:
             The scopes, in the order of their folders.
         """
-        self._services.must_be_open()
+        self._services.states.must_be_open()
         return self._owners.all()
 
     def owner_of(self, stream: str) -> Scope | None:
@@ -176,7 +183,7 @@ class MemoriesOfHome:
         Raises:
             CorruptLogError: The folder's name is cut short, and the log, which is damaged, does not name the owner.
         """
-        self._services.must_be_open()
+        self._services.states.must_be_open()
         return self._owners.of(stream)
 
     def find_owners(
@@ -201,7 +208,7 @@ class MemoriesOfHome:
         Raises:
             CorruptLogError: The log of a user with a long id, which the folder's name does not hold, is damaged.
         """
-        self._services.must_be_open()
+        self._services.states.must_be_open()
         return self._owners.find(prefix, users=users, after=after, limit=limit)
 
     def forget_user(self, user_id: str | int | UUID, *, dry_run: bool = False) -> RemovedUser:
@@ -226,19 +233,11 @@ class MemoriesOfHome:
         """
         from backstory.users.removal import forget_user
 
-        self._services.must_be_open()
+        self._services.states.must_be_open()
         user = Scope.of(user_id)
         if user.user is None:
             raise ScopeError("forget_user needs a user id: the global memory is emptied with forget(everything=True)")
-        return forget_user(
-            user,
-            home=self.home,
-            store=self.store,
-            services=self._services,
-            memory=self.memory_of,
-            purge=lambda scope: self._services.states(scope).purge(),
-            dry_run=dry_run,
-        )
+        return forget_user(user, self._services, memory=self.memory_of, dry_run=dry_run)
 
     def export_user(self, user_id: str | int | UUID, file: IO[bytes]) -> ArchivedUser:
         """Write everything that is kept about a user to a zip file, for an access request.
@@ -259,7 +258,7 @@ class MemoriesOfHome:
         """
         from backstory.users.archive import archive_user
 
-        self._services.must_be_open()
+        self._services.states.must_be_open()
         user = Scope.of(user_id)
         if user.user is None:
             raise ScopeError("export_user needs a user id: the global memory is of no user")
