@@ -67,28 +67,24 @@ class _Part(Generic[_P]):
         # Once it is made Python finds it in the instance, and does not call this.
         if state is None:
             return self
-        with state.making:
-            if self._name not in state.__dict__:
-                state.__dict__[self._name] = self._make(state)
-            part: _P = state.__dict__[self._name]
+        part: _P | None = state.__dict__.get(self._name)
+        if part is None:
+            with state.making:
+                if self._name not in state.__dict__:
+                    state.__dict__[self._name] = self._make(state)
+                part = state.__dict__[self._name]
+        self._note_use(state)
         return part
+
+    def _note_use(self, state: ScopeState) -> None:
+        """Note a use; there is nothing to note of a part that stays."""
 
 
 class _Warm(_Part[_P]):
     """A part that may be large, so few memories keep it, and only while it is used."""
 
-    @overload
-    def __get__(self, state: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, state: ScopeState, owner: type) -> _P: ...
-    def __get__(self, state: ScopeState | None, owner: type) -> _P | Self:
-        if state is None:
-            return self
-        part: _P | None = state.__dict__.get(self._name)
-        if part is None:
-            part = super().__get__(state, owner)
+    def _note_use(self, state: ScopeState) -> None:
         state.home.keep_warm(state)
-        return part
 
     def __set__(self, state: ScopeState, part: _P) -> None:
         # With this, Python calls `__get__` at each use.

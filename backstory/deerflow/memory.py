@@ -45,7 +45,7 @@ class HostedMemory(MemoryHandle):
     @classmethod
     def of(cls, memory: MemoryHandle) -> Self:
         """Return another handle on the same memory."""
-        return cls(memory._services.alone())  # noqa: SLF001 one handle to another
+        return cls(msgspec.structs.replace(memory._services, reads="own"))  # noqa: SLF001 one handle to another
 
     def by_agent(self, actor: str, thread: str | None) -> HostedMemory:
         """Return the same memory for an agent's tool, whose changes are a model's; see `by`."""

@@ -305,23 +305,6 @@ class Learning(Operations):
 _MOST_NAMED = 10
 
 
-class _Replies:
-    """Recorded answers, which take a model's place: a thread's next update gets its next reply."""
-
-    def __init__(self, replies: Sequence[RecordedReply]) -> None:
-        self._of: defaultdict[str, deque[RecordedReply]] = defaultdict(deque)
-        for reply in replies:
-            self._of[reply.thread].append(reply)
-
-    def __call__(self, thread: str) -> Model | None:
-        left = self._of[thread]
-        return left.popleft() if left else None
-
-    def unused(self, thread: str | None) -> int:
-        """Count the replies that are left, for all threads or for one."""
-        return sum(len(left) for name, left in self._of.items() if thread in (None, name))
-
-
 @contextmanager
 def _asked(services: ScopeServices, given: ModelLike | None) -> Iterator[Model]:
     """Choose the model to ask; what was opened for it is closed again."""
@@ -423,9 +406,15 @@ class Reextracting(Operations):
         turns = RecordedTurns(logs.turns, lambda: read_commits(writer.store, writer.transcript_stream))
         ledger = RecordedLedger(WhatIfRun(writer.store, writer.ledger, writer.memory().seq), turns, writer)
         if replies is not None:
-            answers = _Replies(replies)
-            found = ask_again(ledger, updater, answers, thread=thread, progress=progress)
-            return _result(found, unused=answers.unused(thread))
+            left: defaultdict[str, deque[RecordedReply]] = defaultdict(deque)
+            for reply in replies:
+                left[reply.thread].append(reply)
+
+            def next_of(name: str) -> Model | None:
+                return left[name].popleft() if left[name] else None
+
+            found = ask_again(ledger, updater, next_of, thread=thread, progress=progress)
+            return _result(found, unused=sum(len(rest) for name, rest in left.items() if thread in (None, name)))
         with _asked(services, model) as chosen:
             meter = BudgetedModel(chosen, max_calls=max_calls, max_tokens=max_tokens)
             found = ask_again(ledger, updater, lambda _: meter, thread=thread, progress=progress)

@@ -30,7 +30,6 @@ from backstory.ledger.erasure.digest import Seal, sealing
 from backstory.ledger.log.commits import read_durable_commits
 from backstory.ledger.log.reader import count_turns
 from backstory.ledger.log.transcript_writer import TURNS_PER_COMMIT, RecordedDelivery
-from backstory.ledger.log.writer import Writer
 from backstory.ledger.text.tags import read_tags
 from backstory.ledger.threads.delivery.continuing import continued, holds
 from backstory.ledger.threads.delivery.told import SKIPPED, ThreadPlace, Told
@@ -122,7 +121,21 @@ class Intake(Operations):
             first: Threads that are looked at before the newest ones.
             only: The only thread to look at.
         """
-        return places(self._services.writer, kept, first=first, only=only)
+        writer = self._services.writer
+
+        def seal() -> Seal | None:
+            key = writer.store.key(writer.transcript_stream)
+            return None if key is None else sealing(key)
+
+        now = spell_moment(writer.clock.now())
+        with writer.reader.state() as state:
+            threads = state.transcript.threads
+            named = [threads[name] for name in ([only] if only is not None else first) if name in threads]
+            found = continued(named, kept, seal, now)
+            # What a process has just heard need not be looked for.
+            if only is not None or (found and found[0][1].is_sure):
+                return found
+            return continued([*named, *_newest(threads, named)], kept, seal, now)
 
     def _record(self, thread: str, kept: Sequence[Kept], mode: Mode | Told, *, sent_before: bool) -> RecordedDelivery:
         services, key = self._services, self._services.key
@@ -207,33 +220,6 @@ def _warn_without_model(folder: Path) -> None:
             folder,
             NO_MODEL_HERE,
         )
-
-
-def places(
-    writer: Writer, messages: Sequence[Kept], *, first: Iterable[str] = (), only: str | None = None
-) -> list[tuple[str, ThreadPlace]]:
-    """Return the threads that a conversation may continue, the likeliest first, each with its place there.
-
-    Args:
-        writer: The writer of the scope.
-        messages: The whole conversation up to now.
-        first: Threads that are looked at before the newest ones.
-        only: The only thread to look at.
-    """
-
-    def seal() -> Seal | None:
-        key = writer.store.key(writer.transcript_stream)
-        return None if key is None else sealing(key)
-
-    now = spell_moment(writer.clock.now())
-    with writer.reader.state() as state:
-        threads = state.transcript.threads
-        named = [threads[name] for name in ([only] if only is not None else first) if name in threads]
-        found = continued(named, messages, seal, now)
-        # What a process has just heard need not be looked for.
-        if only is not None or (found and found[0][1].is_sure):
-            return found
-        return continued([*named, *_newest(threads, named)], messages, seal, now)
 
 
 def _newest(threads: Threads, named: Sequence[Thread] = ()) -> Iterator[Thread]:
@@ -338,12 +324,11 @@ class Recording(Operations):
         Raises:
             InputError: `messages` is no list, or one cannot be read.
         """
-        writer = self._services.writer
         if turn_id is None:
             kept = checks.kept_of(checks.messages_in(messages))
-            return tuple(name for name, _ in places(writer, kept))
+            return tuple(name for name, _ in self.intake.places(kept))
         checks.text("turn_id", turn_id)
-        with writer.reader.state() as state:
+        with self._services.writer.reader.state() as state:
             return tuple(thread.name for thread in _newest(state.transcript.threads) if holds(thread, turn_id))
 
     def transcript(self, thread: str) -> tuple[TurnView, ...]:

@@ -17,7 +17,6 @@ from backstory.results import RecordResult
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import KeepHidden, Kept
-    from backstory.ledger.threads.delivery.turn_dedup import Mode
 
 _OVERHEAD_BYTES = 500
 """Approximate size of a kept message without its text."""

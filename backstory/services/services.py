@@ -27,7 +27,6 @@ from backstory.projections.context.joined import USERS, Joined, join
 from backstory.projections.history.moment import Moment
 from backstory.projections.history.times import At, TimeReader
 from backstory.projections.index.index import ScopeIndex
-from backstory.results import PolicyResult
 from backstory.scope_state import ScopeState
 from backstory.services.home_services import HomeServices
 from backstory.services.named import _COMPLETE_ID
@@ -161,10 +160,6 @@ class ScopeServices(msgspec.Struct, frozen=True):
         """Return the writer of the user's memory where the agent reads both; None otherwise."""
         return self.user if self.reads == "both" else None
 
-    def alone(self) -> ScopeServices:
-        """Return the services of this scope alone, without the user's facts."""
-        return msgspec.structs.replace(self, reads="own")
-
     def commits(self, writer: Writer) -> Iterator[Commit]:
         """Yield all durable commits, oldest first, for operations that have to walk them."""
         return read_durable_commits(writer.store, writer.ledger)
@@ -275,14 +270,6 @@ class ScopeServices(msgspec.Struct, frozen=True):
             min((served.until for _, served, _ in read if served.until is not None), default=None),
             self.own.clock.now,
         )
-
-    def policy(self) -> PolicyResult:
-        """Return the policy in force and the configured one; before the first commit those that it will record."""
-        memory = self.writer.memory()
-        if memory.seq == 0:
-            first = self.own.first_policy()
-            return PolicyResult(first, first)
-        return PolicyResult(memory.policy, memory.configured)
 
     def fact_id(self, writer: Writer, fact_id: str, *, whole: bool = False) -> str:
         """Return the id of a fact, live or gone, by its id or, unless it must be `whole`, a unique beginning of it.
