@@ -40,7 +40,6 @@ from backstory.users.owners import Owners
 
 if TYPE_CHECKING:
     from backstory.config.keys import SettingKeys
-    from backstory.config.loading import Loaded
     from backstory.config.model_factory import ModelLike
     from backstory.ledger.learning.producer import Producer
 
@@ -77,24 +76,16 @@ class Backstory(MemoriesOfHome):
     logs. Every method that does I/O has an async twin with an `a` before its name.
     """
 
-    def __init__(
-        self,
-        home: Path,
-        loaded: Loaded,
-        store: EventStore,
-        services: HomeServices,
-        *,
-        owned: Closes | None = None,
-    ) -> None:
-        self.home = home
-        self.config = loaded
-        self.store = store
+    def __init__(self, services: HomeServices, *, owned: Closes | None = None) -> None:
+        self.home = services.states.folder
+        self.config = services.loaded
+        self.store = services.states.store
         self._services = services
         self._owned = owned
         self._closing = 0
         """The process that closes the home: a forked child may close it again."""
         self._mutex = ForkLock()
-        self._owners = Owners(store)
+        self._owners = Owners(self.store)
 
     # Opening and closing.
 
@@ -174,7 +165,7 @@ class Backstory(MemoriesOfHome):
             loaded, states, model=chosen, background=background, clock=clock, observers=observers, actor=actor
         )
         owned = chosen if chosen is not model and isinstance(chosen, Closes) else None
-        return cls(folder, loaded, store, services, owned=owned)
+        return cls(services, owned=owned)
 
     def warm(self, timeout: float | None = None) -> str:
         """Wait until the vocabulary that counts the tokens of a block is loaded.
