@@ -209,7 +209,7 @@ def _cleared_with(services: ScopeServices, commit: Commit) -> tuple[ClearedAgent
 def _revert_of_agent(services: ScopeServices, cleared: ClearedAgent, *, force: bool) -> tuple[ScopeServices, Revert]:
     """Return the revert, in an agent's memory, of the clear that went with its user's."""
     writer = next(writer for writer in services.agents() if writer.scope.agent == cleared.agent)
-    agent = msgspec.structs.replace(services, own=writer, users=None, expected=None, key=None)
+    agent = msgspec.structs.replace(services, own=writer, expected=None, key=None)
     logs = services.logs(writer)
     return agent, revert_command(logs.commit(cleared.seq), force=force, seen=logs.last())
 
@@ -218,7 +218,7 @@ def _revert_one(services: ScopeServices, command: Revert, *, dry_run: bool) -> U
     """Revert one commit, and the sections of the user's memory that it shared."""
     if services.users is None or not any(isinstance(event, SummaryShared) for event in command.events):
         return _revert(services, command, dry_run=dry_run)
-    users = msgspec.structs.replace(services, own=services.users, users=None, expected=None)
+    users = msgspec.structs.replace(services, own=services.users, user=None, expected=None)
     if not dry_run:
         deliver(services.writer)
     received = _revert_of_sections(users, services.scope.agent, command)

@@ -113,8 +113,6 @@ class ScopeServices(msgspec.Struct, frozen=True):
     """The thread in which single facts are changed, if there is one."""
     by_model: bool = False
     """Whether single facts are changed by a model's tool, and not by a person."""
-    users: Writer | None = None
-    """For an agent in a home with `shared_summaries`: the writer of the user, whose sections the agent shows."""
     expected: str | None = None
     """The hash of the head that the caller has seen: a change on another head is refused."""
     key: str | None = None
@@ -129,6 +127,11 @@ class ScopeServices(msgspec.Struct, frozen=True):
     def shares(self) -> bool:
         """Whether the home has `shared_summaries`."""
         return self.home.settings.shared_summaries
+
+    @property
+    def users(self) -> Writer | None:
+        """For an agent in a home with `shared_summaries`: the writer of the user, whose sections the agent shows."""
+        return self.user if self.shares else None
 
     @property
     def state(self) -> ScopeState:

@@ -98,25 +98,15 @@ class MemoriesOfHome:
         scope = Scope.of(owner.user, owner.agent)
         if self.config.settings.strict_user_scope and scope.user is None:
             raise ScopeError("strict_user_scope is on, so every memory needs a user id: give one")
-        users = self._writer(Scope(scope.user)) if scope.agent is not None else None
+        user = self._writer(Scope(scope.user)) if scope.agent is not None else None
 
         def agents() -> list[Writer]:
             return list(map(self._writer, self._agents_of(scope.user)))
 
-        own, shares = self._writer(scope), self.config.settings.shared_summaries
-        if shares:
-            self._catch_up(users or own)
-        return MemoryHandle(
-            ScopeServices(
-                own,
-                self._services,
-                users,
-                self.config.settings.agent_reads,
-                agents,
-                self._services.actor,
-                users=users if shares else None,
-            )
-        )
+        own, services, settings = self._writer(scope), self._services, self.config.settings
+        if settings.shared_summaries:
+            self._catch_up(user or own)
+        return MemoryHandle(ScopeServices(own, services, user, settings.agent_reads, agents, services.actor))
 
     def _agents_of(self, user: str | None) -> list[Scope]:
         prefix = "/".join(filter(None, (Scope(user).folder, "agents/")))
