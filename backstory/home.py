@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, Self, Unpack, runtime_checkable
 
 from backstory import checks
 from backstory.aio import in_thread
+from backstory.config.folders import signals_of
 from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import (
@@ -27,19 +28,18 @@ from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.observing import Observer
 from backstory.ledger.log.pipeline import Salts, random_salt
 from backstory.ledger.log.writer import Listener
-from backstory.lifecycle.assembly import assemble, signals_of
 from backstory.open_files import translate_verbs
 from backstory.operations import learning
 from backstory.outbox.faults import Faults
 from backstory.outbox.outbox import Outbox
 from backstory.projections.index.builder import IndexProgress
-from backstory.services.services import HomeServices
+from backstory.scope_state import ScopeStates
+from backstory.services.home_services import HomeServices
 from backstory.users.memories import MemoriesOfHome
 from backstory.users.owners import Owners
 
 if TYPE_CHECKING:
     from backstory.config.keys import SettingKeys
-    from backstory.config.loading import Loaded
     from backstory.config.model_factory import ModelLike
     from backstory.ledger.learning.producer import Producer
 
@@ -76,24 +76,16 @@ class Backstory(MemoriesOfHome):
     logs. Every method that does I/O has an async twin with an `a` before its name.
     """
 
-    def __init__(
-        self,
-        home: Path,
-        loaded: Loaded,
-        store: EventStore,
-        services: HomeServices,
-        *,
-        owned: Closes | None = None,
-    ) -> None:
-        self.home = home
-        self.config = loaded
-        self.store = store
+    def __init__(self, services: HomeServices, *, owned: Closes | None = None) -> None:
+        self.home = services.states.folder
+        self.config = services.loaded
+        self.store = services.states.store
         self._services = services
         self._owned = owned
         self._closing = 0
         """The process that closes the home: a forked child may close it again."""
         self._mutex = ForkLock()
-        self._owners = Owners(store)
+        self._owners = Owners(self.store)
 
     # Opening and closing.
 
@@ -143,7 +135,7 @@ class Backstory(MemoriesOfHome):
                 Observer.
             SealedError: The home is an incomplete copy of another.
         """
-        from backstory.config.loading import base_folder, load_settings
+        from backstory.config.loading import base_folder, chosen_model, load_settings
         from backstory.config.store_factory import open_store
         from backstory.otel import observers_of
 
@@ -157,21 +149,23 @@ class Backstory(MemoriesOfHome):
         folder = base_folder(home, stated)
         store = open_store(loaded, folder)
         _must_be_complete(store)
-        services = assemble(
+        chosen = chosen_model(model, loaded)
+        states = ScopeStates(
             loaded,
             folder,
             store,
-            model=model,
+            model=None if chosen is None else chosen.name,
             background=background,
             clock=clock,
             salts=salts,
             listeners=listeners,
-            observers=observers,
-            actor=actor,
             progress=progress,
         )
-        owned = services.model if services.model is not model and isinstance(services.model, Closes) else None
-        return cls(folder, loaded, store, services, owned=owned)
+        services = HomeServices(
+            loaded, states, model=chosen, background=background, clock=clock, observers=observers, actor=actor
+        )
+        owned = chosen if chosen is not model and isinstance(chosen, Closes) else None
+        return cls(services, owned=owned)
 
     def warm(self, timeout: float | None = None) -> str:
         """Wait until the vocabulary that counts the tokens of a block is loaded.
@@ -182,8 +176,8 @@ class Backstory(MemoriesOfHome):
         Returns:
             What counts by then, for example `tiktoken:o200k_base`; `estimate` where no vocabulary is at hand.
         """
-        self._services.must_be_open()
-        return self._services.blocks.tokens.wait(timeout).name
+        self._services.states.must_be_open()
+        return self._services.states.blocks.tokens.wait(timeout).name
 
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text as those of a block are counted.
@@ -199,8 +193,8 @@ class Backstory(MemoriesOfHome):
         Raises:
             UsageError: The text is no string, or the home is closed.
         """
-        self._services.must_be_open()
-        return self._services.blocks.tokens.value.count(checks.text("text", text))
+        self._services.states.must_be_open()
+        return self._services.states.blocks.tokens.value.count(checks.text("text", text))
 
     def flush(self, timeout: float | None = None, *, unanswered: bool = True) -> Flushed:
         """Run everything that is pending in the memories in use, for a host that is about to end.
@@ -216,17 +210,17 @@ class Backstory(MemoriesOfHome):
         Returns:
             True when nothing due is left; otherwise a false result with its `reason`.
         """
-        self._services.must_be_open()
+        self._services.states.must_be_open()
         producer = self._services.producer
         limit = self.config.settings.shutdown_flush_timeout_seconds if timeout is None else timeout
         end = time.monotonic() + limit
-        self._services.expiry.run_due()
+        self._services.states.expiry.run_due()
         if producer is None:
             done = learning.not_learned(self._services, self._services.states.writers())
         else:
             done = producer.drain(limit, unanswered=unanswered)
-        if self._services.witness is not None:
-            self._services.witness.sender.flush(max(0.0, end - time.monotonic()))
+        if self._services.states.witness is not None:
+            self._services.states.witness.sender.flush(max(0.0, end - time.monotonic()))
         return done
 
     def watch(self, scope: Scope) -> bool:
@@ -248,7 +242,7 @@ class Backstory(MemoriesOfHome):
             StoreError, CorruptLogError, LockTimeoutError: It could not be read.
         """
         producer, writer = self._producer(), self._writer(scope)
-        pending, witness = producer.watch(writer), self._services.witness
+        pending, witness = producer.watch(writer), self._services.states.witness
         return (
             pending
             or writer.reader.has_unfinished_erasure
@@ -272,7 +266,7 @@ class Backstory(MemoriesOfHome):
             UsageError: The home is closed.
             StoreError, CorruptLogError: The logs cannot be read.
         """
-        self._services.must_be_open()
+        self._services.states.must_be_open()
         writer = self._writer(scope)
         if erased:
             try:
@@ -296,7 +290,7 @@ class Backstory(MemoriesOfHome):
         self._producer()
 
     def _producer(self) -> Producer:
-        self._services.must_be_open()
+        self._services.states.must_be_open()
         if self._services.producer is None:
             raise NoModelError(learning.why_not_in_background(self._services))
         return self._services.producer
@@ -310,7 +304,7 @@ class Backstory(MemoriesOfHome):
         Returns:
             The number of conversations that are pending, and of those whose update failed.
         """
-        self._services.must_be_open()
+        self._services.states.must_be_open()
         pending = parked = 0
         for writer in self._services.states.writers():
             try:
@@ -342,7 +336,7 @@ class Backstory(MemoriesOfHome):
         Every memory.json is exact then. Closing again does nothing. Handles that are left raise UsageError.
         """
         with self._mutex:
-            if self._closing == os.getpid() or self._services.closed.is_set():
+            if self._closing == os.getpid() or self._services.states.closed.is_set():
                 return
             self._closing = os.getpid()
         services = self._services
@@ -352,18 +346,9 @@ class Backstory(MemoriesOfHome):
         services.outbox.close(timeout / 2)
         if services.producer is not None:
             services.producer.close(max(0.0, end - time.monotonic()))
-        services.closed.set()
+        services.states.closed.set()
         services.updater.stop()
-        services.expiry.end(None)
-        services.searches.close()
-        services.projector.close()
-        if services.shared is not None:
-            services.shared.close()
-        if services.witness is not None:
-            services.witness.sender.close(max(0.0, end - time.monotonic()))
-        services.usage.close()
-        services.faults.close()
-        services.states.close()
+        services.states.close(end)
         self.store.close()
         if self._owned is not None:
             self._owned.close()
@@ -416,7 +401,8 @@ class Backstory(MemoriesOfHome):
     @property
     def shared_reads(self) -> Mapping[str, int]:
         """How many reads of memories from Redis were a `hit`, a `miss`, `stale` or `refused`; empty without Redis."""
-        return {} if self._services.shared is None else dict(self._services.shared.reads)
+        shared = self._services.states.shared
+        return {} if shared is None else dict(shared.reads)
 
     @property
     def outbox(self) -> Outbox:

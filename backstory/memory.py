@@ -122,4 +122,4 @@ class MemoryHandle(
     @property
     def own(self) -> DocumentAccess:
         """This memory alone, for a host that hands whole documents back or takes over another program's memory."""
-        return DocumentAccess(self._services.alone())
+        return DocumentAccess(self._services)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Generic, Self, TypeVar, overload
 
 from backstory.ledger.concurrency.clock import Clock
-from backstory.ledger.core.policy import PolicyValue
+from backstory.ledger.concurrency.forks import Renews
+from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.learning.expiry import Expiry
 from backstory.ledger.log.pipeline import Salts
 from backstory.ledger.log.writer import Listener, Writer
 from backstory.outbox.faults import Faults, ScopeFaults
-from backstory.projections.context import Blocks, ScopeBlocks
+from backstory.projections.context import Blocks, ScopeBlocks, Shares, tokens_for
 from backstory.projections.document.fact_use import FactUse, ScopeUse
 from backstory.projections.document.projector import DocumentProjector, ScopeDocument
 from backstory.projections.index.builder import IndexProgress
@@ -28,11 +28,14 @@ from backstory.projections.read_model import ReadModel
 from backstory.projections.search.query import Search, delete_stale_words
 from backstory.projections.search.services import SearchServices
 from backstory.projections.search.vectors.background_embedding import ScopeEmbedding
-from backstory.projections.shared.memories import SharedMemories
 from backstory.projections.turns import TurnFollower, TurnLog
 
 if TYPE_CHECKING:
-    from backstory.witness.sender import HeadSender
+    from pathlib import Path
+
+    from backstory.config.loading import Loaded
+    from backstory.config.settings import Settings
+    from backstory.witness.witness import Witness
 
 _RECENT = 256
 """How many memories stay known without a handle on them: a host asks for the same ones again and again."""
@@ -64,28 +67,24 @@ class _Part(Generic[_P]):
         # Once it is made Python finds it in the instance, and does not call this.
         if state is None:
             return self
-        with state.making:
-            if self._name not in state.__dict__:
-                state.__dict__[self._name] = self._make(state)
-            part: _P = state.__dict__[self._name]
+        part: _P | None = state.__dict__.get(self._name)
+        if part is None:
+            with state.making:
+                if self._name not in state.__dict__:
+                    state.__dict__[self._name] = self._make(state)
+                part = state.__dict__[self._name]
+        self._note_use(state)
         return part
+
+    def _note_use(self, state: ScopeState) -> None:
+        """Note a use; there is nothing to note of a part that stays."""
 
 
 class _Warm(_Part[_P]):
     """A part that may be large, so few memories keep it, and only while it is used."""
 
-    @overload
-    def __get__(self, state: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, state: ScopeState, owner: type) -> _P: ...
-    def __get__(self, state: ScopeState | None, owner: type) -> _P | Self:
-        if state is None:
-            return self
-        part: _P | None = state.__dict__.get(self._name)
-        if part is None:
-            part = super().__get__(state, owner)
+    def _note_use(self, state: ScopeState) -> None:
         state.home.keep_warm(state)
-        return part
 
     def __set__(self, state: ScopeState, part: _P) -> None:
         # With this, Python calls `__get__` at each use.
@@ -259,69 +258,110 @@ class ScopeState:
 
 
 class ScopeStates:
-    """The states of a home's memories, one of each; safe for threads and forks.
+    """The states of a home's memories, one of each, and what they share; safe for threads and forks.
 
     A state stays while anything uses it, and for a while after.
 
     Args:
-        store: The engine.
+        loaded: The configuration.
         folder: The home's folder.
+        store: The engine.
+        model: The name of the model, by whose vocabulary tokens are counted; None where it is not known.
+        background: Whether threads work in the background.
         clock: The time of commits.
         salts: The salts that commits carry.
-        policy: The policy values that configuration states.
         listeners: Get each commit.
-        projector: Writes each memory.json.
-        blocks: How context blocks are made.
-        searches: What searches share.
-        usage: Tracks which facts are used.
-        faults: Counts what fails.
-        shared: The memories that processes share.
-        shares_sections: Whether agents write the sections of their user.
-        expiry: Takes out of memory what has lapsed.
-        witness: Sends the heads of commits.
         progress: Gets the progress while an index is built.
+
+    Raises:
+        ConfigError: An embedder, a witness or Redis cannot be used as configured.
     """
 
     def __init__(
         self,
-        store: EventStore,
+        loaded: Loaded,
         folder: Path,
+        store: EventStore,
         *,
+        model: str | None,
+        background: bool,
         clock: Clock,
         salts: Salts,
-        policy: Mapping[str, PolicyValue],
         listeners: Sequence[Listener],
-        projector: DocumentProjector,
-        blocks: Blocks,
-        searches: SearchServices,
-        usage: FactUse,
-        faults: Faults,
-        shared: SharedMemories | None,
-        shares_sections: bool,
-        expiry: Expiry,
-        witness: HeadSender | None,
         progress: IndexProgress | None,
     ) -> None:
+        from backstory.config.embedder_factory import as_embedder, least_alike
+        from backstory.config.loading import policy_values
+        from backstory.config.store_factory import shared_memories
+
+        settings = loaded.settings
         self.store = store
-        self.projector = projector
-        self.blocks = blocks
-        self.searches = searches
-        self.usage = usage
-        self.faults = faults
-        self.shared = shared
         self.progress = progress
-        self._folder = folder
+        self.folder = folder
         self._clock = clock
         self._salts = salts
-        self._policy = policy
-        self._listeners = listeners
-        self._shares_sections = shares_sections
-        self._expiry = expiry
-        self._witness = witness
+        self._policy = policy_values(loaded)
+        self._listeners = list(listeners)
+        self._shares_sections = settings.shared_summaries
+
+        def document(scope: Scope) -> Path:
+            return folder / scope.folder / "memory.json"
+
+        self.document = document
+        """Returns the path of a memory's memory.json."""
+        weakly = weakref.ref(self)
+
+        def faults_of(scope: Scope) -> ScopeFaults:
+            # A thread of the background must not keep a home that nothing uses.
+            states = weakly()
+            if states is None:
+                return ScopeFaults(faults, scope, document(scope).with_name("faults.json"))
+            return states(scope).faults
+
+        def opened() -> list[Scope]:
+            states = weakly()
+            return [] if states is None else [writer.scope for writer in states.writers()]
+
+        self.faults = faults = Faults(clock, faults_of)
+        self.usage = FactUse(clock)
+        self.expiry = Expiry(clock, background=background)
+        self.blocks = _blocks(settings, model)
+        embedder = as_embedder(settings)
+        self.searches = SearchServices(
+            document,
+            embedder,
+            background=background,
+            top_k=settings.search_top_k,
+            min_similarity=least_alike(settings, embedder),
+            embedded=faults.embedded,
+        )
+        self.shared = shared_memories(settings, store)
+        self.projector = DocumentProjector(
+            store,
+            share=None if self.shared is None else self.shared.keep,
+            lock_timeout=settings.file_lock_timeout_seconds,
+        )
+        self.projector.finish_with(self)
+        self.witness: Witness | None = None
+        if settings.witness:
+            from backstory.witness.witness import Witness
+
+            self.witness = Witness(settings.witness, store, document, faults, clock, opened=opened)
+        self.closed = threading.Event()
+        """Set once the home is closed."""
         self._mutex = threading.Lock()
         self._all: weakref.WeakValueDictionary[Scope, ScopeState] = weakref.WeakValueDictionary()
         self._recent: OrderedDict[ScopeState, None] = OrderedDict()
         self._warm: OrderedDict[ScopeState, None] = OrderedDict()
+
+    def must_be_open(self) -> None:
+        """Refuse to work on a home that is closed.
+
+        Raises:
+            UsageError: The home is closed.
+        """
+        if self.closed.is_set():
+            raise UsageError("this home was closed: open it again with Backstory.open")
 
     def __call__(self, scope: Scope) -> ScopeState:
         """Return the state of a memory, which counts as a use."""
@@ -359,19 +399,15 @@ class ScopeStates:
         """Return the writers of the memories in use."""
         return [state.writer for state in self.living() if "writer" in vars(state)]
 
-    def document(self, scope: Scope) -> Path:
-        """Return the path of a memory's memory.json."""
-        return self._folder / scope.folder / "memory.json"
-
     def watched_writer(self, state: ScopeState) -> Writer:
         """Make the writer of a state."""
-        users = None
+        users, listeners = None, [state.document.note]
         if self._shares_sections and state.scope.agent is not None:
             users = self(Scope(state.scope.user)).writer
-        if self._witness is None:
-            return self._writer(state, (state.document.note, *self._listeners), users)
-        self._witness.watch(state.scope)
-        return self._writer(state, (state.document.note, self._witness.note, *self._listeners), users)
+        if self.witness is not None:
+            self.witness.sender.watch(state.scope)
+            listeners.append(self.witness.sender.note)
+        return self._writer(state, [*listeners, *self._listeners], users)
 
     def passing_writer(self, scope: Scope) -> Writer:
         """Return a writer for one read; if none is in use it is one that nothing keeps."""
@@ -379,10 +415,9 @@ class ScopeStates:
         return known.writer if known is not None and "writer" in vars(known) else self._writer(ScopeState(self, scope))
 
     def _writer(self, state: ScopeState, listeners: Sequence[Listener] = (), users: Writer | None = None) -> Writer:
-        scope = state.scope
         return Writer(
             self.store,
-            scope,
+            state.scope,
             clock=self._clock,
             salts=self._salts,
             policy=self._policy,
@@ -392,8 +427,19 @@ class ScopeStates:
             uses=state.use.facts,
             users=users,
             shared=self.shared,
-            lapsing=self._expiry.note if listeners else None,
+            lapsing=self.expiry.note if listeners else None,
         )
+
+    def parts(self) -> Iterator[Renews]:
+        """Yield what begins anew in a forked child, the oldest first."""
+        yield self.searches.embedding
+        if self.witness is not None:
+            yield self.witness.sender
+        yield self.projector
+        yield self.usage
+        yield self.expiry
+        yield self.blocks.tokens
+        yield self
 
     def renew(self) -> None:
         """Begin anew in a forked child, with all states."""
@@ -401,7 +447,39 @@ class ScopeStates:
         for state in self.living():
             state.renew()
 
-    def close(self) -> None:
-        """Close the read models of all memories."""
+    def close(self, end: float) -> None:
+        """Finish what is under way, and close the read models of all memories.
+
+        Args:
+            end: Until when heads are sent to the witness, by the machine's monotonic clock.
+        """
+        self.expiry.end(None)
+        self.searches.close()
+        self.projector.close()
+        if self.shared is not None:
+            self.shared.close()
+        if self.witness is not None:
+            self.witness.sender.close(max(0.0, end - monotonic()))
+        self.usage.close()
+        self.faults.close()
         for state in self.living():
             state.close()
+
+
+def _blocks(settings: Settings, model: str | None) -> Blocks:
+    """Return what renders blocks as configured."""
+    counting: str = settings.token_counting
+    return Blocks(
+        Shares(
+            max_tokens=settings.max_injection_tokens,
+            guaranteed_categories=settings.guaranteed_categories,
+            guaranteed_tokens=settings.guaranteed_token_budget,
+            similarity_weight=settings.similarity_weight,
+            confidence_weight=settings.confidence_weight,
+            found_share=settings.context_found_share,
+        ),
+        tokens_for(model or settings.model.model or settings.model_name, exact=counting == "tiktoken"),
+        turns=settings.max_context_turns,
+        quoting=settings.context_turns,
+        enabled=settings.enabled and settings.injection_enabled,
+    )

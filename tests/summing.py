@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -88,7 +89,8 @@ class Talk:
         from backstory.ledger.learning.summarizer import Summarizer
 
         off = Summarizer(services.home.updater.model_caller, SummaryLimits(min_turns=0))
-        home = msgspec.structs.replace(services.home, summarizer=off)
+        home = copy(services.home)
+        home.summarizer = off
         self.memory._services = msgspec.structs.replace(services, home=home)
         self.memory.extract()
         self.memory._services = services

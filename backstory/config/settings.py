@@ -247,39 +247,12 @@ def _disagreement(values: Mapping[str, object], rule: str) -> PydanticCustomErro
     return PydanticCustomError("disagreement", "{rule}", {"values": dict(values), "rule": rule})
 
 
-Bound = int | float
-
-
-def bounds(key: str) -> tuple[Bound | None, Bound | None]:
-    """Return the smallest and the largest value of a key, each None if there is no bound.
-
-    Args:
-        key: The name of a setting, of a key below `model` (`model.temperature`), or of an item of a list (`name.0`). An
-            unknown key has no bounds.
-    """
-    metadata = field.metadata if (field := _field(key)) is not None else ()
-    low = next((bound.ge for bound in metadata if hasattr(bound, "ge")), None)
-    high = next((bound.le for bound in metadata if hasattr(bound, "le")), None)
-    return low, high
-
-
-def range_of(key: str) -> str:
-    """Spell the range of a number, such as `1 to 32` or `0 upwards`; empty if it has none."""
-    if key == "max_facts":
-        return f"10 to max_facts_limit, which is {bounds('max_facts_limit')[0]} or more"
-    low, high = bounds(key)
-    if low is None:
-        return ""
-    return f"{low} upwards" if high is None else f"{low} to {high}"
-
-
 def kind_of(key: str) -> str:
     """Spell the type and range of a value, such as `a whole number from 1 to 32`; empty for an unknown key."""
     field = _field(key)
     if field is None:
         return ""
     kind = _without_none(field.annotation)
-    span = range_of(key)
     if kind is bool:
         return "true or false"
     if get_origin(kind) is Literal:
@@ -290,10 +263,18 @@ def kind_of(key: str) -> str:
         return f"{'one' if '.' in key else 'a list'} of {', '.join(CATEGORIES)}"
     names = {int: "a whole number", float: "a number", str: "a string", ModelSettings: "keys with values"}
     name = names.get(kind, "") if isinstance(kind, type) else ""
-    most = next((bound.max_length for bound in field.metadata if hasattr(bound, "max_length")), None)
+    low, high, most = (_bound(field, bound) for bound in ("ge", "le", "max_length"))
     if most is not None:
         return f"{name} of at most {most} characters"
-    return f"{name} from {span}" if span else name
+    if key == "max_facts":
+        return f"{name} from {low} to max_facts_limit, which is {_LARGEST_MEMORY} or more"
+    if low is None:
+        return name
+    return f"{name} from {low} upwards" if high is None else f"{name} from {low} to {high}"
+
+
+def _bound(field: FieldInfo, name: str) -> object:
+    return next((getattr(bound, name) for bound in field.metadata if hasattr(bound, name)), None)
 
 
 def _without_none(kind: object) -> object:

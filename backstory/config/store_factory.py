@@ -16,6 +16,8 @@ from backstory.ledger.engines.port import Capabilities, EventStore
 
 if TYPE_CHECKING:
     from backstory.config.loading import Loaded
+    from backstory.config.settings import Settings
+    from backstory.projections.shared.memories import SharedMemories
 
 _EARLIER_PORT = "backstory.ledger.log.store"
 _CHANGED = {
@@ -60,6 +62,22 @@ def open_store(loaded: Loaded, home: Path) -> EventStore:
         return NatsStore(settings.event_store, lock_timeout=settings.file_lock_timeout_seconds)
     engine = _engine(settings.event_store)
     raise ConfigError(f"event_store must be jsonl:, postgresql://… or nats://…, got {engine!r}")
+
+
+def shared_memories(settings: Settings, store: EventStore) -> SharedMemories | None:
+    """Make the shared memories that `redis_url` asks for; None without it, and for files.
+
+    Beside files lies an index, which every process on that machine reads as fast.
+
+    Raises:
+        ConfigError: The package for Redis is missing, or the URL is none of Redis.
+    """
+    if not settings.redis_url or isinstance(store, JsonlStore):
+        return None
+    from backstory.projections.shared.memories import SharedMemories
+    from backstory.projections.shared.redis_cache import RedisCache
+
+    return SharedMemories(store, RedisCache(settings.redis_url), settings.redis_ttl_seconds)
 
 
 def migrate_store(loaded: Loaded) -> Sequence[str]:

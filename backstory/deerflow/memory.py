@@ -45,7 +45,7 @@ class HostedMemory(MemoryHandle):
     @classmethod
     def of(cls, memory: MemoryHandle) -> Self:
         """Return another handle on the same memory."""
-        return cls(memory._services.alone())  # noqa: SLF001 one handle to another
+        return cls(msgspec.structs.replace(memory._services, reads="own"))  # noqa: SLF001 one handle to another
 
     def by_agent(self, actor: str, thread: str | None) -> HostedMemory:
         """Return the same memory for an agent's tool, whose changes are a model's; see `by`."""
@@ -122,7 +122,7 @@ class HostedMemory(MemoryHandle):
             thread: The conversation. Its last turns rank the facts, and its summaries are included.
             facts: Whether to include facts; an agent with search tools needs only the summaries.
         """
-        own, blocks = self._services.writer, self._services.home.blocks
+        own, blocks = self._services.writer, self._services.home.states.blocks
         if not blocks.enabled:
             return ""
         words = "" if thread is None or not facts else last_words(self._said_last(thread, blocks.turns), blocks.turns)

@@ -1,4 +1,4 @@
-"""Lifecycle: how the services of a home are made, and how a home is checked, mended and moved.
+"""Lifecycle: how a home is checked, mended and moved.
 
 It may import everything but the doors. Only `maintenance` imports the home.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -85,18 +86,14 @@ def copy_home(
         ConfigError: There is no such engine.
         ConflictError, NotFoundError, SealedError, CorruptLogError, StoreError: As `copy_streams`.
     """
-    ours, theirs = _engines(source, target, home, config)
     files: dict[str, bool] = {}
 
     def beside() -> None:
         if isinstance(ours, JsonlStore) and isinstance(theirs, JsonlStore):
             files.update(_copy_files(ours.home, theirs.home, ours))
 
-    try:
+    with _engines(source, target, home, config) as (ours, theirs):
         done = copy_streams(ours, theirs, progress, beside)
-    finally:
-        ours.close()
-        theirs.close()
     return CopiedHome(
         str(ours),
         str(theirs),
@@ -124,26 +121,24 @@ def cancel(
         UsageError, ConfigError: As `copy_home`.
         ConflictError: There is no incomplete copy.
     """
-    ours, theirs = _engines(source, target, home, config)
-    try:
+    with _engines(source, target, home, config) as (ours, theirs):
         cancel_copy(ours, theirs)
-    finally:
-        ours.close()
-        theirs.close()
     return CancelledCopy(str(ours), str(theirs))
 
 
+@contextmanager
 def _engines(
     source: str, target: str, home: str | Path | None, config: str | Path | Mapping[str, object] | None
-) -> tuple[EventStore, EventStore]:
-    ours, theirs = _engine(source, home, config), _engine(target, home, config)
-    if str(ours) == str(theirs):
-        raise UsageError(f"{ours} cannot be copied to itself: name another folder or engine")
-    if isinstance(ours, JsonlStore) and isinstance(theirs, JsonlStore):
-        one, other = ours.home.resolve(), theirs.home.resolve()
-        if one == other or one in other.parents or other in one.parents:
-            raise UsageError(f"{ours} and {theirs} overlap: name a folder that is neither the same nor inside")
-    return ours, theirs
+) -> Iterator[tuple[EventStore, EventStore]]:
+    """Open the engines of two homes for the length of a block."""
+    with closing(_engine(source, home, config)) as ours, closing(_engine(target, home, config)) as theirs:
+        if str(ours) == str(theirs):
+            raise UsageError(f"{ours} cannot be copied to itself: name another folder or engine")
+        if isinstance(ours, JsonlStore) and isinstance(theirs, JsonlStore):
+            one, other = ours.home.resolve(), theirs.home.resolve()
+            if one == other or one in other.parents or other in one.parents:
+                raise UsageError(f"{ours} and {theirs} overlap: name a folder that is neither the same nor inside")
+        yield ours, theirs
 
 
 def _engine(name: str, home: str | Path | None, config: str | Path | Mapping[str, object] | None) -> EventStore:

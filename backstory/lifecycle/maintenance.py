@@ -16,6 +16,7 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import TypeVar
 
+from backstory.config.folders import check_folders
 from backstory.config.loading import Loaded, base_folder, load_settings
 from backstory.config.settings import DEFAULT_MODEL, AgentReads, Settings
 from backstory.config.store_factory import open_store
@@ -28,10 +29,9 @@ from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.extraction.models.model import Prompt, public_address
 from backstory.ledger.extraction.models.openai import OpenAIModel
-from backstory.lifecycle.assembly import check_folders
 from backstory.projections.integrity.disk_check import examine_disk
 from backstory.projections.integrity.file_check import examine_files, scope_folders
-from backstory.projections.integrity.log_check import Differing, examine_logs
+from backstory.projections.integrity.log_check import examine_logs
 from backstory.projections.integrity.remedies import Check, some
 from backstory.projections.integrity.repair import DerivedIndex, repair
 from backstory.projections.integrity.verify import INDEX
@@ -68,14 +68,13 @@ def doctor(
     scope: Scope | None = None,
     clock: Clock | None = None,
     environ: Mapping[str, str] | None = None,
-    differing: Differing | None = None,
     ask: bool = False,
 ) -> tuple[Check, ...]:
     """Say of everything that was looked at whether it is in order, and how to mend what is not.
 
     It looks at the machine, the configuration, the home, and at the memories in it as far as 1,000 folders and 64 MiB
-    go; at the `scope` named in any case. `differing` asks another index than the one beside memory.json; with `ask` the
-    model is asked one short question. Nothing that is wrong keeps it from going on.
+    go; at the `scope` named in any case. With `ask` the model is asked one short question. Nothing that is wrong keeps
+    it from going on.
     """
     env = os.environ if environ is None else environ
     clock = clock or SystemClock()
@@ -99,9 +98,7 @@ def doctor(
         checks += _seal(engine)
         checks += _risks(engine)
         reads = None if loaded is None else loaded.settings.agent_reads
-        found, sound = _memories(
-            engine, folder, scope, clock=clock, differing=differing or _differing(engine, folder), reads=reads
-        )
+        found, sound = _memories(engine, folder, scope, clock=clock, reads=reads)
         checks += found
         if loaded is not None:
             checks.append(_parked(folder, config, store, sound))
@@ -116,7 +113,6 @@ def _memories(
     scope: Scope | None,
     *,
     clock: Clock,
-    differing: Differing,
     reads: AgentReads | None,
 ) -> tuple[list[Check], list[Scope]]:
     """Look at the memories of a store; return the checks, and the scopes without a finding."""
@@ -130,7 +126,12 @@ def _memories(
     else:
         # Its server looks after its own files.
         checks = [_copies(store, home)]
-    found, sound = examine_logs(store, home, folders, clock, differing=differing, all_of=named)
+
+    def differs(scope: Scope) -> Sequence[str]:
+        index = _index(store, home, scope)
+        return () if index is None else index.differs()
+
+    found, sound = examine_logs(store, home, folders, clock, differing=differs, all_of=named)
     checks += [_alike(folders), *found]
     if reads is not None and any(_AGENTS in f"/{below}" for below in folders):
         checks.append(Check("agents", True, f"{_READS[reads]} (agent_reads: {reads})"))
@@ -169,14 +170,6 @@ def _copies(store: EventStore, home: Path) -> Check:
 
 def _has_log(store: EventStore, below: str) -> bool:
     return any(store.head(f"{below}/{kind}".lstrip("/")).seq for kind in _KINDS)
-
-
-def _differing(store: EventStore, home: Path) -> Differing:
-    def differs(scope: Scope) -> Sequence[str]:
-        index = _index(store, home, scope)
-        return () if index is None else index.differs()
-
-    return differs
 
 
 def _index(store: EventStore, home: Path, scope: Scope) -> DerivedIndex | None:

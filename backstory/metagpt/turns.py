@@ -294,7 +294,7 @@ class Turns:
         """
         if thread is not None:
             checks.text("thread", thread)
-        self._services.home.must_be_open()
+        self._services.home.states.must_be_open()
         given = checks.messages_in(messages)
         if self._filter.ignore_id:
             with self._services.state.adding:
@@ -350,7 +350,7 @@ class Turns:
         Returns:
             The number of turns withdrawn.
         """
-        self._services.home.must_be_open()
+        self._services.home.states.must_be_open()
         return self._withdraw(self._services.state.turns.standing(self._filter.thread))
 
     # Async twins.
@@ -395,7 +395,7 @@ class Turns:
 
     @contextmanager
     def _look(self) -> Iterator[TurnQuery]:
-        self._services.home.must_be_open()
+        self._services.home.states.must_be_open()
         with self._services.state.turns.look(self._filter) as look:
             yield look
 

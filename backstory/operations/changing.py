@@ -2,63 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, assert_never
 
 import msgspec
 
 from backstory import checks
 from backstory.aio import in_thread
-from backstory.ledger.core.commands import (
-    TIMES,
-    AddFact,
-    ChangePolicy,
-    Clear,
-    EditFact,
-    RemoveFact,
-)
+from backstory.ledger.core.commands import EDITABLE, AddFact, ChangePolicy, Clear, Command, EditFact, RemoveFact
+from backstory.ledger.core.commit import Cause, Commit, Head
 from backstory.ledger.core.errors import (
+    CapError,
+    DuplicateFactError,
+    KeyReusedError,
+    NotFoundError,
+    RefusedError,
     UsageError,
 )
 from backstory.ledger.core.events import (
     Attribute,
+    CandidateRejected,
     Edit,
+    ErasureEvent,
+    Event,
+    Fact,
     FactAdded,
     FactRemoved,
     FactRevised,
     NewFact,
+    SectionEvent,
+    SettingEvent,
+    TurnEvent,
+    UpdateEvent,
 )
 from backstory.ledger.core.moments import stated_time
 from backstory.ledger.core.policy import PolicyValue, check_policy, read_category
 from backstory.ledger.core.sanitize import MAX_FACT, MAX_NAME, safe_text
 from backstory.ledger.text.tags import read_attributes, read_tags
-from backstory.operations.by_hand import changed_fact, commit_change, gone, must_be_live
-from backstory.operations.importing import import_document
+from backstory.operations.importing import FileImport, import_document
 from backstory.projections.document.document import Document, document_of
 from backstory.results import FactChange, ImportedDocument, PolicyResult
-from backstory.services.named import read_policy
-from backstory.services.services import Operations
+from backstory.services.named import live_fact, read_policy
+from backstory.services.services import Operations, ScopeServices
 
 WITH_USER = "all_agents"
 """The action of an agent's clear that was a part of its user's."""
-
-
-class _GivenTimes(msgspec.Struct, frozen=True):
-    """When a fact holds, as it was given: None for what is not, empty for what is to be unknown again."""
-
-    valid_from: str | None = None
-    valid_until: str | None = None
-    expires_at: str | None = None
-
-    def read(self) -> dict[str, str]:
-        """Return the given times as facts keep them, by field.
-
-        Raises:
-            UsageError: One is no time.
-        """
-        given = {name: checks.text(name, value) for name in TIMES if (value := getattr(self, name)) is not None}
-        return {name: text if not text.strip() else _stated(name, text) for name, text in given.items()}
 
 
 class FactFields(TypedDict, total=False):
@@ -69,6 +58,16 @@ class FactFields(TypedDict, total=False):
     expires_at: str | None
     tags: Sequence[str] | None
     attributes: Mapping[str, Attribute] | None
+
+
+def _given_times(**given: str | None) -> dict[str, str]:
+    """Return when a fact holds, by field, as facts keep it; without what is not given, empty for what is unknown again.
+
+    Raises:
+        UsageError: One is no time.
+    """
+    texts = {name: checks.text(name, value) for name, value in given.items() if value is not None}
+    return {name: text if not text.strip() else _stated(name, text) for name, text in texts.items()}
 
 
 def _stated(name: str, text: str) -> str:
@@ -100,9 +99,111 @@ def _category(category: str) -> str:
 
 
 def _confidence(confidence: float) -> float:
-    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
-        raise UsageError(f"the confidence must be a number from 0 to 1, got {confidence}")
-    return float(confidence)
+    return float(checks.number("the confidence", confidence, 0, 1))
+
+
+def _gone(event: Event) -> Fact | None:
+    """Return a fact as it left memory, or as it is until it does."""
+    if isinstance(event, FactRemoved):
+        return msgspec.structs.replace(event.fact, valid_until=event.valid_until or event.fact.valid_until)
+    return event.after if isinstance(event, FactRevised) else None
+
+
+def _must_be_live(services: ScopeServices, fact_id: str) -> None:
+    """Refuse to change a fact that is not live.
+
+    Raises:
+        NotFoundError: It is not live.
+        WrongExpectedVersionError: Nor is the head the one that the caller expects, on which it may have been live.
+    """
+    try:
+        with services.naming_the_owner(fact_id):
+            live_fact(services.writer.memory(durable=False), fact_id)
+    except NotFoundError:
+        services.must_stand()
+        raise
+
+
+def _commit_change(
+    services: ScopeServices, cause: Cause, command: Callable[[], Command], asked: NewFact | Edit | None = None
+) -> Commit:
+    """Commit a change of one fact, or find the commit that was made under the same key; raise a recorded refusal.
+
+    Args:
+        services: The scope, and the key if there is one.
+        cause: The cause of the commit.
+        command: Returns the command, if it still has to be carried out.
+        asked: What the command asks for.
+    """
+    commit = services.commit(command(), cause) if services.key is None else _once(services, cause, command, asked)
+    for event in commit.events:
+        if isinstance(event, CandidateRejected):
+            way_out = ": remove a fact or raise max_facts (`policy --set max_facts=N`)" if event.rule == "cap" else ""
+            message = f"refused ({event.rule}): {event.detail}{way_out}; recorded as commit {commit.seq}"
+            if event.rule == "duplicate":
+                raise DuplicateFactError(message, fact_id=event.detail.partition(" ")[0], seq=commit.seq)
+            if event.rule == "cap":
+                raise CapError(message, seq=commit.seq)
+            if event.rule == "unknown_fact":
+                raise NotFoundError(message, rule=event.rule)
+            raise RefusedError(message, rule=event.rule)
+    return commit
+
+
+def _once(
+    services: ScopeServices, cause: Cause, command: Callable[[], Command], asked: NewFact | Edit | None
+) -> Commit:
+    """Commit under a key, unless that was done before, by any process.
+
+    Raises:
+        KeyReusedError: The key was used for another change.
+        WrongExpectedVersionError: The caller expects another head.
+    """
+    writer, key = services.writer, services.key or ""
+    cause = msgspec.structs.replace(cause, key=key)
+
+    def find_or_commit(head: Head) -> Commit:
+        found = services.state.keyed.find(head, key, writer.clock.now())
+        if found is None:
+            return writer.commit(command(), cause, expected=services.expected or head.hash)
+        if not _is_the_same(found, cause, asked):
+            raise KeyReusedError(
+                f"this key was used for another change, commit {found.seq}: take a new key for each change"
+            )
+        return found
+
+    return services.on_newest(find_or_commit)
+
+
+def _is_the_same(found: Commit, cause: Cause, asked: NewFact | Edit | None) -> bool:
+    """Whether a commit answers the same request; what it changed may be erased since."""
+    if (found.cause.action, found.cause.fact) != (cause.action, cause.fact):
+        return False
+    for event in found.events:
+        match event:
+            case CandidateRejected(candidate=NewFact() | Edit() as candidate):
+                answered: Fact | NewFact | Edit = candidate
+            case FactAdded(fact=fact) | FactRevised(after=fact):
+                answered = fact
+            case FactRemoved() | SectionEvent() | UpdateEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
+                continue
+            case _:
+                assert_never(event)
+        wanted = {name: value for name in EDITABLE if (value := getattr(asked, name, None)) is not None}
+        # An empty time was to be unknown again.
+        return all(getattr(answered, name) == (None if value == "" else value) for name, value in wanted.items())
+    return True
+
+
+def _changed_fact(commit: Commit, facts: Iterable[Fact]) -> Fact:
+    """Return the fact that a commit changed.
+
+    Raises:
+        NotFoundError: It was erased since, which only a repeated request finds.
+    """
+    for fact in facts:
+        return fact
+    raise NotFoundError(f"what commit {commit.seq} changed was erased since: nothing is changed again")
 
 
 class Changing(Operations):
@@ -145,20 +246,20 @@ class Changing(Operations):
             UsageError: The text or the category is empty, the confidence outside 0 to 1, or a time, a tag or an
                 attribute is none.
         """
-        times = _GivenTimes(valid_from, valid_until, expires_at)
+        times = _given_times(valid_from=valid_from, valid_until=valid_until, expires_at=expires_at)
         services = self._services
         text = _text(content)
         fact = NewFact(place="facts/0", content=text, category=_category(category), confidence=_confidence(confidence))
         fact = msgspec.structs.replace(
             fact,
-            **{name: stated for name, stated in times.read().items() if stated},
+            **{name: stated for name, stated in times.items() if stated},
             tags=read_tags(tags or ()),
             attributes=read_attributes(attributes or {}),
         )
         command = AddFact(at="", fact=fact, by_model=services.by_model, thread=services.conversation)
         cause = services.cause("manual", action="add", by_model=services.by_model)
-        commit = commit_change(services, cause, lambda: command, fact)
-        added = changed_fact(commit, (event.fact for event in commit.events if isinstance(event, FactAdded)))
+        commit = _commit_change(services, cause, lambda: command, fact)
+        added = _changed_fact(commit, (event.fact for event in commit.events if isinstance(event, FactAdded)))
         evicted = tuple(
             event.fact for event in commit.events if isinstance(event, FactRemoved) and event.reason == "cap"
         )
@@ -199,9 +300,9 @@ class Changing(Operations):
             RefusedError: It is so already, or a model may not change it so; the refusal is recorded.
             UsageError: There is nothing to change, or a value cannot be one of its kind.
         """
-        times = _GivenTimes(valid_from, valid_until, expires_at)
+        times = _given_times(valid_from=valid_from, valid_until=valid_until, expires_at=expires_at)
         services = self._services
-        if times == _GivenTimes() and all(one is None for one in (content, category, confidence, tags, attributes)):
+        if not times and all(one is None for one in (content, category, confidence, tags, attributes)):
             raise UsageError("nothing to change: give a text, a category, a confidence, a time, tags or attributes")
         edit = Edit(
             place="facts/0",
@@ -209,19 +310,20 @@ class Changing(Operations):
             content=None if content is None else _text(content),
             category=None if category is None else _category(category),
             confidence=None if confidence is None else _confidence(confidence),
-            **times.read(),
+            **times,
             tags=None if tags is None else read_tags(tags),
             attributes=None if attributes is None else read_attributes(attributes),
         )
         cause = services.cause("manual", action="edit", fact=edit.id, by_model=services.by_model)
 
         def command() -> EditFact:
-            must_be_live(services, edit.id)
+            _must_be_live(services, edit.id)
             return EditFact(at="", edit=edit, by_model=services.by_model)
 
-        commit = commit_change(services, cause, command, edit)
+        commit = _commit_change(services, cause, command, edit)
         return FactChange(
-            commit.seq, changed_fact(commit, (event.after for event in commit.events if isinstance(event, FactRevised)))
+            commit.seq,
+            _changed_fact(commit, (event.after for event in commit.events if isinstance(event, FactRevised))),
         )
 
     def remove_fact(self, fact_id: str, *, ended: bool = False, valid_until: str | None = None) -> FactChange:
@@ -248,13 +350,13 @@ class Changing(Operations):
             raise UsageError("valid_until is about a fact that has ended: say that it has, or leave it out")
 
         def command() -> RemoveFact:
-            must_be_live(services, fact_id)
+            _must_be_live(services, fact_id)
             return RemoveFact(at="", fact_id=fact_id, by_model=services.by_model, ended=ended, valid_until=until)
 
         named = checks.text("fact_id", fact_id)
         cause = services.cause("manual", action="remove", fact=named, by_model=services.by_model)
-        commit = commit_change(services, cause, command)
-        return FactChange(commit.seq, changed_fact(commit, filter(None, map(gone, commit.events))))
+        commit = _commit_change(services, cause, command)
+        return FactChange(commit.seq, _changed_fact(commit, filter(None, map(_gone, commit.events))))
 
     def clear(self, *, all_agents: bool = False) -> Document:
         """Empty the memory and keep its history. Turns recorded so far are not extracted again.
@@ -330,10 +432,8 @@ class Changing(Operations):
             InputError: The format is not known, or the file is damaged. Nothing is kept of it.
             UsageError: Conversations cannot replace a memory.
         """
-        from backstory.operations.importing import FileImport, Wanted
-
-        wanted = Wanted(format_name, of_user, replace, dry_run, read_tags(tags))
-        return FileImport(self._services, path, wanted, progress or (lambda _done, _total: None)).run()
+        found, tagged = Path(path).expanduser(), read_tags(tags)
+        return FileImport(self._services, found, format_name, of_user, replace, dry_run, tagged, progress).run()
 
     def policy(self) -> PolicyResult:
         """Return the policy.
@@ -341,7 +441,12 @@ class Changing(Operations):
         Returns:
             The policy in force, and the configured one; before the first commit those that it will record.
         """
-        return self._services.policy()
+        writer = self._services.writer
+        memory = writer.memory()
+        if memory.seq == 0:
+            first = writer.first_policy()
+            return PolicyResult(first, first)
+        return PolicyResult(memory.policy, memory.configured)
 
     def set_policy(self, /, **changes: PolicyValue) -> PolicyResult:
         """Change the policy. Facts that it does not allow leave memory in the same commit.

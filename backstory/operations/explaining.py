@@ -34,10 +34,6 @@ if TYPE_CHECKING:
     from backstory.projections.graph import Graph, MessageFlow
 
 
-def _some(limit: int) -> int:
-    return checks.whole("limit", limit, 1, "a whole number")
-
-
 def _why_given(services: ScopeServices, answer: Evidence, given: Given) -> WhySaid:
     """Explain an answer by the facts that its turn notes."""
     writer = services.user if given.of_user and services.user is not None else services.writer
@@ -337,7 +333,7 @@ class Explaining(Operations):
         from backstory.projections.graph import Choice, graph_of
 
         services = self._services
-        most = _some(limit)
+        most = checks.whole("limit", limit, 1)
         moment = None if since is None else services.times().bound("since", since)
         named = None if fact is None else checks.text("fact", fact)
         writer = services.reading()
@@ -366,7 +362,7 @@ class Explaining(Operations):
         from backstory.projections.graph import message_flow_of
 
         services = self._services
-        most = _some(limit)
+        most = checks.whole("limit", limit, 1)
         moment = None if since is None else services.times().time("since", since)
         writer = services.reading()
         if thread is not None:

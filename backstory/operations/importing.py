@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -27,7 +27,7 @@ from backstory.ledger.core.events import (
     Unread,
 )
 from backstory.ledger.core.moments import spell_moment
-from backstory.ledger.importing import read_import
+from backstory.ledger.importing import read_import, without_empty_sections
 from backstory.ledger.importing.document import listed_fact
 from backstory.ledger.importing.formats.conversation import ImportedConversation
 from backstory.ledger.importing.formats.files import files_in
@@ -48,8 +48,6 @@ def import_document(
     services: ScopeServices, document: object, *, replace: bool, insist: bool = False
 ) -> ImportedDocument:
     """Take a memory in; see `MemoryHandle.import_document`, and for `insist` the command."""
-    from backstory.ledger.importing import read_import, without_empty_sections
-
     services.must_stand()
     plain = msgspec.to_builtins(document) if isinstance(document, Document) else document
     candidates = read_import(plain, services.scope)
@@ -136,9 +134,6 @@ def _import_sections(
     return users.commit(SaveDocument(at="", candidates=sections), services.cause("import", action="save")).events
 
 
-ProgressOfTotal = Callable[[int, int], None]
-"""A callback that gets how much is done and how much there is."""
-
 _IN_ONE_COMMIT = 1_000
 _MOST_LISTED = 1_000
 _HELD = 12 << 20
@@ -149,34 +144,30 @@ _SHOWN = 5
 _SHOWN_OF_EACH = 80
 
 
-class Wanted(NamedTuple):
-    """How a file is to be imported; see `MemoryHandle.import_file`."""
-
-    format_name: str | None = None
-    of_user: str | None = None
-    replace: bool = False
-    dry_run: bool = False
-    tags: tuple[str, ...] = ()
-
-
+@dataclass
 class FileImport:
-    """The import of one file; see `MemoryHandle.import_file`."""
+    """The import of one file; see `MemoryHandle.import_file` for what is wanted of it."""
 
-    def __init__(self, services: ScopeServices, path: str | Path, wanted: Wanted, progress: ProgressOfTotal) -> None:
-        self._services = services
-        self._path = Path(path).expanduser()
-        self._wanted = wanted
-        self._progress = progress
+    services: ScopeServices
+    path: Path
+    format_name: str | None
+    of_user: str | None
+    replace: bool
+    dry_run: bool
+    tags: tuple[str, ...]
+    progress: Callable[[int, int], None] | None
+
+    def __post_init__(self) -> None:
         self._done = 0
 
     def run(self) -> ImportedDocument:
         """Import it."""
-        self._services.must_stand()
-        path = self._path
+        self.services.must_stand()
+        path = self.path
         try:
             if path.is_dir() and not files_in(path):
                 return self._memory()
-            found = recognise(path, self._wanted.format_name)
+            found = recognise(path, self.format_name)
             return self._memory() if found.format is MEMORY else self._other(found)
         except InputError as error:
             raise InputError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
@@ -187,29 +178,30 @@ class FileImport:
 
     def _memory(self) -> ImportedDocument:
         """Import a memory.json or a folder, in one commit."""
-        if self._wanted.tags:
+        if self.tags:
             raise UsageError("a memory keeps the tags that its facts have: leave --tag out")
         read = ReadFile(MEMORY.name, MEMORY.title)
-        if not self._wanted.dry_run:
-            done = import_document(self._services, self._path, replace=self._wanted.replace)
+        if not self.dry_run:
+            done = import_document(self.services, self.path, replace=self.replace)
             return msgspec.structs.replace(done, read=read)
-        candidates = read_import(self._path, self._services.scope)
+        candidates = read_import(self.path, self.services.scope)
         facts = [one.content for one in candidates if isinstance(one, NewFact)]
         refused = Counter(one.detail for one in candidates if isinstance(one, Unread))
         read = msgspec.structs.replace(read, facts=len(facts), refused=dict(refused), first=_first(facts))
         return self._result(read)
 
     def _other(self, found: Recognised) -> ImportedDocument:
-        if found.holds_chats and self._wanted.replace:
+        if found.holds_chats and self.replace:
             raise UsageError(f"{found.format.title} holds conversations, which are recorded: leave --replace out")
         read = self._look(found)
-        if self._wanted.dry_run:
+        if self.dry_run:
             return self._result(read)
         return self._record(found, read) if found.holds_chats else self._import(found, read)
 
     def _step(self, size: int, total: int) -> None:
         self._done += size
-        self._progress(min(self._done, total), total)
+        if self.progress is not None:
+            self.progress(min(self._done, total), total)
 
     def _items(self, found: Recognised, tally: Tally) -> Iterator[ImportedConversation | dict[str, object]]:
         # The file is read twice.
@@ -218,7 +210,7 @@ class FileImport:
 
     def _look(self, found: Recognised) -> ReadFile:
         """Read the whole file, so that nothing is kept of a broken one, and count what it holds."""
-        tally, counts, first, thread = Tally(self._wanted.of_user), Counter[str](), list[str](), None
+        tally, counts, first, thread = Tally(self.of_user), Counter[str](), list[str](), None
         for item in self._items(found, tally):
             if isinstance(item, ImportedConversation):
                 counts["threads"] += item.thread != thread
@@ -230,7 +222,7 @@ class FileImport:
                 first.append(
                     item.kept[0].content if isinstance(item, ImportedConversation) else str(item.get("content"))
                 )
-        _must_be_of_one_user(tally, self._wanted.of_user)
+        _must_be_of_one_user(tally, self.of_user)
         if not counts:
             why = "; ".join(f"{reason} ({count:,})" for reason, count in tally.refused.most_common(3))
             raise InputError(f"this is {found.format.title} with nothing to import: {why or 'it is empty'}")
@@ -245,9 +237,9 @@ class FileImport:
         )
 
     def _record(self, found: Recognised, read: ReadFile) -> ImportedDocument:
-        services, intake = self._services, Intake(self._services)
-        new, held, tags = 0, 0, self._wanted.tags
-        for item in self._items(found, Tally(self._wanted.of_user)):
+        services, intake = self.services, Intake(self.services)
+        new, held, tags = 0, 0, self.tags
+        for item in self._items(found, Tally(self.of_user)):
             if isinstance(item, ImportedConversation):
                 taken = intake.take_in(item.thread, [msgspec.structs.replace(one, tags=tags) for one in item.kept])
                 new, held = new + taken.turns, held + sum(len(one.content) + _OF_A_TURN for one in item.kept)
@@ -259,21 +251,21 @@ class FileImport:
         return self._result(msgspec.structs.replace(read, new=new, known=read.turns - new))
 
     def _import(self, found: Recognised, read: ReadFile) -> ImportedDocument:
-        items = self._items(found, Tally(self._wanted.of_user))
-        candidates = (_tagged(listed_fact(index, item), self._wanted.tags) for index, item in enumerate(items))
-        replace, done, new, known = self._wanted.replace, None, 0, 0
-        refused, before = Counter(read.refused), len(self._services.writer.memory().facts)
+        items = self._items(found, Tally(self.of_user))
+        candidates = (_tagged(listed_fact(index, item), self.tags) for index, item in enumerate(items))
+        replace, done, new, known = self.replace, None, 0, 0
+        refused, before = Counter(read.refused), len(self.services.writer.memory().facts)
         while batch := tuple(islice(candidates, None if replace else _IN_ONE_COMMIT)):
             unknown, key = batch if replace else self._unknown(batch), _digest(batch)
             if not replace and self._changes_nothing(unknown, key):
                 unknown = ()
             known += len(batch) - len(unknown)
             if unknown:
-                after = import_candidates(self._services, unknown, replace=replace, key=key)
+                after = import_candidates(self.services, unknown, replace=replace, key=key)
                 refused.update(one.detail if one.rule == "malformed" else one.rule for one in after.refused)
                 new += len(unknown) - len(after.refused)
                 done = _joined(done, after)
-        memory = self._services.writer.memory()
+        memory = self.services.writer.memory()
         left_out = dict(read.left_out)
         if not replace and (evicted := before + new - len(memory.facts)) > 0:
             left_out[f"facts that were evicted, since memory holds {memory.policy.max_facts:,} (max_facts)"] = evicted
@@ -282,14 +274,14 @@ class FileImport:
 
     def _unknown(self, batch: Iterable[NewFact | Unread]) -> tuple[NewFact | Unread, ...]:
         """Leave out the facts that memory holds, so that to import a file again writes nothing."""
-        memory = self._services.writer.memory()
+        memory = self.services.writer.memory()
         mode = memory.policy.dedup_key
         here = {dedup_key(fact.content, mode) for fact in memory.facts.values()}
         return tuple(one for one in batch if isinstance(one, Unread) or dedup_key(one.content, mode) not in here)
 
     def _changes_nothing(self, unknown: tuple[NewFact | Unread, ...], key: str) -> bool:
         """Whether these facts were imported before, and memory would not hold more of them now."""
-        services = self._services
+        services = self.services
         now = services.writer.clock.now()
         memory, head = services.writer.memory(), services.on_newest(lambda newest: newest)
         if services.state.keyed.find(head, key, now) is None:
@@ -300,7 +292,7 @@ class FileImport:
 
     def _result(self, read: ReadFile, done: ImportedDocument | None = None) -> ImportedDocument:
         if done is None:
-            memory = self._services.writer.memory()
+            memory = self.services.writer.memory()
             done = ImportedDocument.of(document_of(memory), memory.seq, (), (), ())
         return msgspec.structs.replace(done, read=read)
 

@@ -33,8 +33,9 @@ from backstory.projections.history.views import diff
 from backstory.projections.what_if.counterfactual import WhatIfRun
 from backstory.projections.what_if.reextract import BudgetedModel, RecordedLedger, RecordedTurns, Rerun, ask_again
 from backstory.results import Extracted, Reextracted
+from backstory.services.home_services import HomeServices
 from backstory.services.named import must_know
-from backstory.services.services import NO_MODEL_HERE, HomeServices, Operations, Progress, ScopeServices, some_model
+from backstory.services.services import NO_MODEL_HERE, Operations, Progress, ScopeServices, some_model
 
 if TYPE_CHECKING:
     from backstory.config.model_factory import ModelLike
@@ -58,7 +59,7 @@ def why_not_in_background(home: HomeServices) -> str:
     """Say why a home without workers has none, and what to do."""
     if home.model is None:
         return NO_MODEL_HERE
-    if home.enabled:
+    if home.settings.enabled:
         return "this home extracts nothing in the background (`background=False`, or `mode: tool`): call `extract`"
     return "`enabled` is off, so nothing is extracted: call `extract`"
 
@@ -288,9 +289,11 @@ class Learning(Operations):
         if services.users is not None:
             # What was learned of this agent may have written the user's sections.
             shown = home.states(services.users.scope).document.flush() and shown
-        if home.witness is not None:
-            home.witness.sender.flush(max(0.0, end - time.monotonic()))
-        behind = f"{home.document(services.scope)} could not be written, see the log: it follows with the next commit"
+        if home.states.witness is not None:
+            home.states.witness.sender.flush(max(0.0, end - time.monotonic()))
+        behind = (
+            f"{home.states.document(services.scope)} could not be written, see the log: it follows with the next commit"
+        )
         return learned if shown else Flushed.unless(learned.reason, behind, unfinished=learned.unfinished)
 
     aextract = in_thread(extract)
@@ -302,28 +305,13 @@ class Learning(Operations):
 _MOST_NAMED = 10
 
 
-class _Replies:
-    """Recorded answers, which take a model's place: a thread's next update gets its next reply."""
-
-    def __init__(self, replies: Sequence[RecordedReply]) -> None:
-        self._of: defaultdict[str, deque[RecordedReply]] = defaultdict(deque)
-        for reply in replies:
-            self._of[reply.thread].append(reply)
-
-    def __call__(self, thread: str) -> Model | None:
-        left = self._of[thread]
-        return left.popleft() if left else None
-
-    def unused(self, thread: str | None) -> int:
-        """Count the replies that are left, for all threads or for one."""
-        return sum(len(left) for name, left in self._of.items() if thread in (None, name))
-
-
 @contextmanager
 def _asked(services: ScopeServices, given: ModelLike | None) -> Iterator[Model]:
     """Choose the model to ask; what was opened for it is closed again."""
+    from backstory.config.loading import chosen_model
+
     home = services.home
-    chosen = some_model(home.model if given is None else home.model_from(given))
+    chosen = some_model(home.model if given is None else chosen_model(given, home.loaded))
     try:
         yield chosen
     finally:
@@ -418,9 +406,15 @@ class Reextracting(Operations):
         turns = RecordedTurns(logs.turns, lambda: read_commits(writer.store, writer.transcript_stream))
         ledger = RecordedLedger(WhatIfRun(writer.store, writer.ledger, writer.memory().seq), turns, writer)
         if replies is not None:
-            answers = _Replies(replies)
-            found = ask_again(ledger, updater, answers, thread=thread, progress=progress)
-            return _result(found, unused=answers.unused(thread))
+            left: defaultdict[str, deque[RecordedReply]] = defaultdict(deque)
+            for reply in replies:
+                left[reply.thread].append(reply)
+
+            def next_of(name: str) -> Model | None:
+                return left[name].popleft() if left[name] else None
+
+            found = ask_again(ledger, updater, next_of, thread=thread, progress=progress)
+            return _result(found, unused=sum(len(rest) for name, rest in left.items() if thread in (None, name)))
         with _asked(services, model) as chosen:
             meter = BudgetedModel(chosen, max_calls=max_calls, max_tokens=max_tokens)
             found = ask_again(ledger, updater, lambda _: meter, thread=thread, progress=progress)

@@ -28,8 +28,9 @@ from backstory.projections.history.times import At, When
 from backstory.projections.history.views import diff
 from backstory.results import RECENT_COMMITS, EndingFact, Eviction, FaultCount, ParkedThread, PendingThread, Status
 from backstory.services.context import context as block_of
+from backstory.services.home_services import HomeServices
 from backstory.services.named import begun_fact
-from backstory.services.services import HomeServices, Operations, ScopeServices
+from backstory.services.services import Operations, ScopeServices
 
 _SOON = timedelta(days=7)
 
@@ -356,8 +357,8 @@ class Reading(Operations):
         """
         own, users = parted(fact_ids)
         states, beside = self._services.home.states, self._services.beside()
-        warmed = states(self._services.reading().scope).use.touch(own)
-        return warmed if beside is None else warmed + states(beside.scope).use.touch(users)
+        counted = states(self._services.reading().scope).use.touch(own)
+        return counted if beside is None else counted + states(beside.scope).use.touch(users)
 
     def status(self) -> Status:
         """Return where the memory stands: its head, what is pending or parked, and recent faults.

@@ -30,7 +30,6 @@ from backstory.ledger.erasure.digest import ContentSeal, sealing
 from backstory.ledger.log.commits import read_durable_commits
 from backstory.ledger.log.reader import count_turns
 from backstory.ledger.log.transcript_writer import TURNS_PER_COMMIT, RecordedDelivery
-from backstory.ledger.log.writer import Writer
 from backstory.ledger.text.tags import read_tags
 from backstory.ledger.threads.delivery.continuing import continued, holds
 from backstory.ledger.threads.delivery.told import SKIPPED, ThreadPlace, Told
@@ -84,8 +83,8 @@ class Intake(Operations):
         if not isinstance(thread, str) or not thread or len(thread) > MAX_NAME:
             raise UsageError(f"thread must be the conversation's id, a string of 1 to {MAX_NAME} characters")
         home = self._services.home
-        home.must_be_open()
-        if not home.enabled:
+        home.states.must_be_open()
+        if not home.settings.enabled:
             return RecordResult(1, 0, len(kept))
         backlog, cut = False, [message.cut for message in kept if message.cut]
         for more in cut:
@@ -107,9 +106,9 @@ class Intake(Operations):
             raise
         self._notice(thread, immediate=immediate)
         if recorded.turns and home.extracts and home.model is None:
-            _warn_without_model(home.folder)
+            _warn_without_model(home.states.folder)
         if home.producer is not None:
-            backlog = 0 < home.queue_max_depth < home.producer.depth()
+            backlog = 0 < home.settings.queue_max_depth < home.producer.depth()
         return RecordResult(1, recorded.turns, recorded.skipped, backlog, recorded.superseded, len(cut))
 
     def places(
@@ -122,7 +121,21 @@ class Intake(Operations):
             first: Threads that are looked at before the newest ones.
             only: The only thread to look at.
         """
-        return places(self._services.writer, kept, first=first, only=only)
+        writer = self._services.writer
+
+        def seal() -> ContentSeal | None:
+            key = writer.store.key(writer.transcript_stream)
+            return None if key is None else sealing(key)
+
+        now = spell_moment(writer.clock.now())
+        with writer.reader.state() as state:
+            threads = state.transcript.threads
+            named = [threads[name] for name in ([only] if only is not None else first) if name in threads]
+            found = continued(named, kept, seal, now)
+            # What a process has just heard need not be looked for.
+            if only is not None or (found and found[0][1].is_sure):
+                return found
+            return continued([*named, *_newest(threads, named)], kept, seal, now)
 
     def _record(self, thread: str, kept: Sequence[Kept], mode: Mode | Told, *, sent_before: bool) -> RecordedDelivery:
         services, key = self._services, self._services.key
@@ -207,33 +220,6 @@ def _warn_without_model(folder: Path) -> None:
             folder,
             NO_MODEL_HERE,
         )
-
-
-def places(
-    writer: Writer, messages: Sequence[Kept], *, first: Iterable[str] = (), only: str | None = None
-) -> list[tuple[str, ThreadPlace]]:
-    """Return the threads that a conversation may continue, the likeliest first, each with its place there.
-
-    Args:
-        writer: The writer of the scope.
-        messages: The whole conversation up to now.
-        first: Threads that are looked at before the newest ones.
-        only: The only thread to look at.
-    """
-
-    def seal() -> ContentSeal | None:
-        key = writer.store.key(writer.transcript_stream)
-        return None if key is None else sealing(key)
-
-    now = spell_moment(writer.clock.now())
-    with writer.reader.state() as state:
-        threads = state.transcript.threads
-        named = [threads[name] for name in ([only] if only is not None else first) if name in threads]
-        found = continued(named, messages, seal, now)
-        # What a process has just heard need not be looked for.
-        if only is not None or (found and found[0][1].is_sure):
-            return found
-        return continued([*named, *_newest(threads, named)], messages, seal, now)
 
 
 def _newest(threads: Threads, named: Sequence[Thread] = ()) -> Iterator[Thread]:
@@ -338,12 +324,11 @@ class Recording(Operations):
         Raises:
             InputError: `messages` is no list, or one cannot be read.
         """
-        writer = self._services.writer
         if turn_id is None:
             kept = checks.kept_of(checks.messages_in(messages))
-            return tuple(name for name, _ in places(writer, kept))
+            return tuple(name for name, _ in self.intake.places(kept))
         checks.text("turn_id", turn_id)
-        with writer.reader.state() as state:
+        with self._services.writer.reader.state() as state:
             return tuple(thread.name for thread in _newest(state.transcript.threads) if holds(thread, turn_id))
 
     def transcript(self, thread: str) -> tuple[TurnView, ...]:
@@ -362,23 +347,8 @@ class Recording(Operations):
         must_know(writer, thread)
         with writer.reader.state() as state:
             turns = state.transcript.threads[thread].standing()
-        return tuple(
-            TurnView(
-                turn.id,
-                turn.role,
-                turn.content,
-                turn.at,
-                turn.n,
-                turn.name,
-                turn.cause_by,
-                turn.sent_from,
-                turn.send_to,
-                turn.metadata,
-                thread,
-                turn.tags,
-            )
-            for turn in turns
-        )
+        views = (msgspec.convert(turn, TurnView, from_attributes=True) for turn in turns)
+        return tuple(msgspec.structs.replace(view, thread=thread) for view in views)
 
     def summaries(self, thread: str) -> tuple[ThreadSummaryText, ...]:
         """Return the summaries of a long thread.

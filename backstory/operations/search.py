@@ -192,7 +192,7 @@ class Searching(Operations):
         # An agent may also read its user's facts; the turns are always its own.
         reading = services.reading() if asked.within == "facts" else services.writer
         beside = services.beside() if asked.within == "facts" else None
-        most = services.home.searches.top_k if asked.top_k is None else asked.top_k
+        most = services.home.states.searches.top_k if asked.top_k is None else asked.top_k
         own = _find(services, reading, asked, most)
         found = own if beside is None else _joined(services, asked, own, _find(services, beside, asked, most), most)
         _count_trouble(services, found)
@@ -223,7 +223,7 @@ class Searching(Operations):
         services = self._services
         limit = None if timeout is None else min(checks.number("timeout", timeout, 0, math.inf), _MAX_SECONDS)
         begun = time.monotonic()
-        own, searches, states = services.writer, services.home.searches, services.home.states
+        own, searches, states = services.writer, services.home.states.searches, services.home.states
         reading = services.beside() or services.reading()
         embedded = searches.embed(states(own.scope).embedding, timeout=limit, progress=progress)
         if reading is own:

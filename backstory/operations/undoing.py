@@ -5,8 +5,7 @@ A preview is made of the events that a revert or a rollback would write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -18,7 +17,7 @@ from backstory.ledger.core.events import FactRemoved, LedgerEvent, Redacted, Sum
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import parse_moment
 from backstory.ledger.learning.sharing import deliver
-from backstory.ledger.rules.undo import Note, Undo, plan_revert, plan_rollback
+from backstory.ledger.rules.undo import Note, plan_revert, plan_rollback
 from backstory.operations.changing import WITH_USER
 from backstory.projections.history.times import At
 from backstory.services.services import Operations, ScopeServices
@@ -54,11 +53,6 @@ class UndoResult(msgspec.Struct, frozen=True, omit_defaults=True):
     users: UndoResult | None = None
     agents: tuple[ClearedAgent, ...] = ()
 
-    @classmethod
-    def of(cls, plan: Undo, commit: int | None = None) -> UndoResult:
-        """Return the result of a plan, carried out by a commit or not yet."""
-        return cls(commit, plan.events, plan.superseded, plan.conflicts)
-
 
 def revert_command(commit: Commit, *, force: bool = False, seen: int | None = None) -> Revert:
     """Return the command that undoes a commit.
@@ -87,32 +81,22 @@ def rollback_command(then: Memory, to: int, *, seen: int | None = None) -> RollB
     return RollBack(at="", to=to, facts=tuple(then.in_order()), sections=dict(then.sections), seen=seen)
 
 
-def preview_revert(memory: Memory, command: Revert, since: Iterable[Commit] = ()) -> UndoResult:
-    """Return what a revert would write, what is superseded, and what conflicts.
+def preview_undo(memory: Memory, command: Revert | RollBack, since: Iterable[Commit] = ()) -> UndoResult:
+    """Return what an undo would write, what is superseded or not restored, and what conflicts.
 
     Args:
         memory: the memory at the ledger's head.
-        command: the revert.
-        since: the commits after the one to revert; their redactions name what of it was erased.
+        command: the revert or the rollback.
+        since: the commits after the one to revert, or to roll back to; their redactions name what was erased.
     """
-    plan = plan_revert(memory, command)
-    named = _erased(since, command.target, command.target)
-    if named:
-        others = [note for note in plan.superseded if note.kind != "erased"]
-        plan = msgspec.structs.replace(plan, superseded=(*others, *named))
-    return UndoResult.of(plan)
-
-
-def preview_rollback(memory: Memory, command: RollBack, since: Iterable[Commit] = ()) -> UndoResult:
-    """Return what a rollback would write, and what is not restored: erased content, and facts that the policy refuses.
-
-    Args:
-        memory: the memory at the ledger's head.
-        command: the rollback.
-        since: the commits after the one to roll back to; their redactions name what was erased.
-    """
-    plan = plan_rollback(memory, command)
-    return UndoResult.of(msgspec.structs.replace(plan, superseded=(*plan.superseded, *_erased(since, 1, command.to))))
+    if isinstance(command, RollBack):
+        plan = plan_rollback(memory, command)
+        superseded = (*plan.superseded, *_erased(since, 1, command.to))
+    else:
+        plan = plan_revert(memory, command)
+        named = _erased(since, command.target, command.target)
+        superseded = (*(note for note in plan.superseded if not named or note.kind != "erased"), *named)
+    return UndoResult(None, plan.events, superseded, plan.conflicts)
 
 
 def _erased(since: Iterable[Commit], first: int, last: int) -> list[Note]:
@@ -124,9 +108,6 @@ def _erased(since: Iterable[Commit], first: int, last: int) -> list[Note]:
                 detail = f"was erased by commit {commit.seq} and cannot be restored"
                 found.setdefault((event.fact, event.section), Note("erased", detail, event.fact, event.section))
     return list(found.values())
-
-
-_Undoing = TypeVar("_Undoing", Revert, RollBack)
 
 
 class Undoing(Operations):
@@ -193,7 +174,7 @@ class Undoing(Operations):
             )
         then = services.logs(writer).memory_at(services.times(writer).cut("to", to, whole_days=False))
         command = rollback_command(then, then.seq, seen=seen)
-        return _undo(services, command, preview_rollback, services.cause("rollback", target=then.seq), dry_run=dry_run)
+        return _undo(services, command, services.cause("rollback", target=then.seq), dry_run=dry_run)
 
     arevert = in_thread(revert)
     arollback = in_thread(rollback)
@@ -228,7 +209,7 @@ def _cleared_with(services: ScopeServices, commit: Commit) -> tuple[ClearedAgent
 def _revert_of_agent(services: ScopeServices, cleared: ClearedAgent, *, force: bool) -> tuple[ScopeServices, Revert]:
     """Return the revert, in an agent's memory, of the clear that went with its user's."""
     writer = next(writer for writer in services.agents() if writer.scope.agent == cleared.agent)
-    agent = msgspec.structs.replace(services, own=writer, users=None, expected=None, key=None)
+    agent = msgspec.structs.replace(services, own=writer, expected=None, key=None)
     logs = services.logs(writer)
     return agent, revert_command(logs.commit(cleared.seq), force=force, seen=logs.last())
 
@@ -237,7 +218,7 @@ def _revert_one(services: ScopeServices, command: Revert, *, dry_run: bool) -> U
     """Revert one commit, and the sections of the user's memory that it shared."""
     if services.users is None or not any(isinstance(event, SummaryShared) for event in command.events):
         return _revert(services, command, dry_run=dry_run)
-    users = msgspec.structs.replace(services, own=services.users, users=None, expected=None)
+    users = msgspec.structs.replace(services, own=services.users, user=None, expected=None)
     if not dry_run:
         deliver(services.writer)
     received = _revert_of_sections(users, services.scope.agent, command)
@@ -291,17 +272,10 @@ def _revert_of_sections(users: ScopeServices, agent: str | None, command: Revert
 
 def _revert(services: ScopeServices, command: Revert, *, dry_run: bool) -> UndoResult:
     cause = services.cause("revert", target=command.target, force=command.force)
-    return _undo(services, command, preview_revert, cause, dry_run=dry_run)
+    return _undo(services, command, cause, dry_run=dry_run)
 
 
-def _undo(
-    services: ScopeServices,
-    command: _Undoing,
-    preview: Callable[[Memory, _Undoing, Iterable[Commit]], UndoResult],
-    cause: Cause,
-    *,
-    dry_run: bool,
-) -> UndoResult:
+def _undo(services: ScopeServices, command: Revert | RollBack, cause: Cause, *, dry_run: bool) -> UndoResult:
     """Plan an undo on the newest head, and commit it there, at the same moment, unless it is a dry run or conflicts."""
     writer = services.writer
     if not dry_run:
@@ -311,7 +285,7 @@ def _undo(
         memory = writer.memory()
         erased = memory.barriers.get("redaction", 0) > (cause.target or 0)
         dated = writer.dated(command)
-        plan = preview(memory, dated, services.commits(writer) if erased else ())
+        plan = preview_undo(memory, dated, services.commits(writer) if erased else ())
         if dry_run or (plan.conflicts and not cause.force):
             return plan
         # At the moment of the plan: what lapses in between would be in one of them alone.

@@ -21,7 +21,7 @@ def _elsewhere(services: ScopeServices, note: str | None, key: str | None) -> tu
     """Return the heads that are known from outside of the log, and what is wrong with a note."""
     if (note is None) != (key is None):
         raise UsageError("a note is verified with a key: give both, note and key")
-    witness = services.home.witness
+    witness = services.home.states.witness
     witnessed = [] if witness is None else [witness.read(services.scope)]
     if note is None or key is None:
         return witnessed, []
@@ -139,7 +139,7 @@ class Verifying(Operations):
         found = verify_scope(
             writer.store,
             services.scope,
-            document=services.home.document(services.scope),
+            document=services.home.states.document(services.scope),
             index=lambda: differing,
             expect_head=expect_head,
             witnessed=elsewhere,

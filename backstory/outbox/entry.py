@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -16,7 +17,6 @@ from backstory.results import RecordResult
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import KeepHidden, Kept
-    from backstory.ledger.threads.delivery.turn_dedup import Mode
 
 _OVERHEAD_BYTES = 500
 """Approximate size of a kept message without its text."""
@@ -61,62 +61,50 @@ class Records(Protocol):
         """Record what is new of a conversation."""
 
 
+@dataclass(eq=False)
 class OutboxEntry:
     """Messages to record in one thread of one memory.
 
-    Args:
+    Attributes:
         scope: The scope of the memory.
         memory: Opens the memory; may fail.
         thread: The thread.
         messages: The messages.
+        on_unreadable: Called once with the error of each message that cannot be read.
         immediate: Whether the turns are due for extraction at once.
         keep_hidden: Decides which hidden messages are kept.
-        on_unreadable: Called once with the error of each message that cannot be read.
         sent_before: Whether the messages may have been recorded already.
-        kept: The messages, read and filtered already; `messages` do not count then.
+        kept: The messages, read and filtered; where they are given `messages` do not count.
         mode: What the delivery holds.
         tags: The tags of its turns.
-
-    Attributes:
         size: Bytes of the packed messages; 0 before.
         number: Rank among all queued entries, by age.
         attempts: How often it failed for an unexpected reason.
     """
 
-    def __init__(
-        self,
-        scope: Scope,
-        memory: Callable[[], Records],
-        thread: str,
-        messages: Sequence[object],
-        *,
-        immediate: bool,
-        keep_hidden: KeepHidden | None,
-        on_unreadable: Callable[[Exception], None],
-        sent_before: bool = False,
-        kept: Sequence[Kept] | None = None,
-        mode: Mode | Told = "conversation",
-        tags: tuple[str, ...] = (),
-    ) -> None:
-        self.scope = scope
-        self.thread = thread
-        self.immediate = immediate
-        self.number = self.attempts = self.size = 0
-        self._sent_before = sent_before
-        self._mode = mode
-        self._tags = tags
-        self._memory = memory
-        self._messages = messages
-        self._sent = len(messages) if kept is None else len(kept)
-        self._keep_hidden = keep_hidden
-        self._unreadable = on_unreadable
-        self._left_out: set[int] = set()
-        self._kept: list[Kept] | None = None if kept is None else list(kept)
+    scope: Scope
+    memory: Callable[[], Records]
+    thread: str
+    messages: Sequence[object]
+    on_unreadable: Callable[[Exception], None]
+    immediate: bool = False
+    keep_hidden: KeepHidden | None = None
+    sent_before: bool = False
+    kept: list[Kept] | None = None
+    mode: Mode | Told = "conversation"
+    tags: tuple[str, ...] = ()
+    number: int = field(default=0, init=False)
+    attempts: int = field(default=0, init=False)
+    size: int = field(default=0, init=False)
+    _left_out: set[int] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        self._sent = len(self.messages) if self.kept is None else len(self.kept)
 
     @property
     def is_empty(self) -> bool:
         """Whether a packed entry has no message to record."""
-        return not self._kept
+        return not self.kept
 
     @property
     def is_whole(self) -> bool:
@@ -132,42 +120,42 @@ class OutboxEntry:
         Raises:
             BackstoryError: As `MemoryHandle.record` and `Backstory.memory`.
         """
-        memory = self._memory()
+        memory = self.memory()
         if look_first:
             memory.intake.wait_until_free()
         # A failed attempt may have been written, so the next one must look for the messages.
-        tried, self._sent_before = self._sent_before, True
-        if self._kept is None and not tried and not isinstance(self._mode, Told):
+        tried, self.sent_before = self.sent_before, True
+        if self.kept is None and not tried and not isinstance(self.mode, Told):
             return memory.record(
                 self.thread,
-                self._messages,
-                mode=self._mode,
+                self.messages,
+                mode=self.mode,
                 immediate=self.immediate,
-                keep_hidden=self._keep_hidden,
+                keep_hidden=self.keep_hidden,
                 on_unreadable=self._leave_out,
-                tags=self._tags,
+                tags=self.tags,
             )
         self.pack()
-        kept = self._kept or []
-        taken = memory.intake.take_in(self.thread, kept, mode=self._mode, immediate=self.immediate, sent_before=tried)
+        kept = self.kept or []
+        taken = memory.intake.take_in(self.thread, kept, mode=self.mode, immediate=self.immediate, sent_before=tried)
         return msgspec.structs.replace(taken, skipped=taken.skipped + self._sent - len(kept))
 
     def pack(self) -> None:
         """Copy the messages, so that later changes of the host's objects have no effect."""
-        if self._kept is None:
+        if self.kept is None:
             try:
-                self._kept = kept_of(self._messages, self._keep_hidden, self._leave_out, self._tags)
+                self.kept = kept_of(self.messages, self.keep_hidden, self._leave_out, self.tags)
             except Exception as error:  # noqa: BLE001 the host's messages and callback can raise anything
-                self._unreadable(error)
-                self._kept = []
-            self._messages = ()
+                self.on_unreadable(error)
+                self.kept = []
+            self.messages = ()
         if not self.size:
-            self.size = sum(_OVERHEAD_BYTES + sys.getsizeof(kept.content) for kept in self._kept)
+            self.size = sum(_OVERHEAD_BYTES + sys.getsizeof(kept.content) for kept in self.kept)
 
     def goes_on_from(self, other: OutboxEntry) -> bool:
         """Whether it holds all that another packed entry of the same thread says, at its beginning."""
-        mine, earlier = self._kept or [], other._kept or []
-        if isinstance(other._mode, Told) and other._mode.answered:
+        mine, earlier = self.kept or [], other.kept or []
+        if isinstance(other.mode, Told) and other.mode.answered:
             # A client that repeats an answer does not prove it.
             return False
         return mine[: len(earlier)] == earlier
@@ -175,4 +163,4 @@ class OutboxEntry:
     def _leave_out(self, index: int, error: Exception) -> None:
         if index not in self._left_out:
             self._left_out.add(index)
-            self._unreadable(error)
+            self.on_unreadable(error)

@@ -150,10 +150,8 @@ class FailSafeMemory:
             self._opens(memory),
             thread,
             (),
-            immediate=False,
-            keep_hidden=None,
             on_unreadable=lambda error: self._faults.note(scope, "record", error),
-            kept=kept,
+            kept=list(kept),
             mode=mode,
         )
         return self._outbox.hand_over(entry)

@@ -190,6 +190,14 @@ class Faults:
             with self._mutex:
                 state.logged = {(done, kind) for done, kind in state.logged if done != doing or kind in still}
 
+    def embedded(self, scope: Scope, error: Exception | None) -> None:
+        """Count an error of the thread that embeds, which has logged it; None ends the outage."""
+        if error is None:
+            self.recovered(scope, "embed")
+        else:
+            said = "not every text could be embedded, so some are found by words alone: see the log; it is tried again"
+            self.count(scope, "embed", type(error).__name__, said, log=False)
+
     def made_good(self, memory: HasScope | Scope, doing: str) -> None:
         """Forget the faults of an action that has succeeded since, also those that other processes have counted."""
         state = self.state_of(scope_of(memory))
@@ -314,21 +322,6 @@ def _what_failed(ended: CallEnded) -> str:
     if ended.status is not None:
         return f"answered with status {ended.status}"
     return "refused to answer" if ended.error == "rejected" else "did not answer"
-
-
-class EmbeddingFaults:
-    """Counts what goes wrong when texts are embedded in the background, as faults of `embed`."""
-
-    def __init__(self, faults: Faults) -> None:
-        self._faults = faults
-
-    def __call__(self, scope: Scope, error: Exception | None) -> None:
-        """Count an error; the thread that embeds has logged it. None ends the outage."""
-        if error is None:
-            self._faults.recovered(scope, "embed")
-        else:
-            said = "not every text could be embedded, so some are found by words alone: see the log; it is tried again"
-            self._faults.count(scope, "embed", type(error).__name__, said, log=False)
 
 
 def stored_faults(path: Path, now: datetime) -> tuple[FaultCount, ...]:

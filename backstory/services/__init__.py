@@ -1,1 +1,4 @@
-"""Services of a memory: what its operations share. May import the ledger, projections, `outbox` and `witness`."""
+"""Services of a home and of one memory: what operations share.
+
+They may import the ledger, projections, `config`, `outbox` and `witness`.
+"""

@@ -4,44 +4,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from backstory import checks
 from backstory.ledger.core.errors import InputError, UnavailableError
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import thread_summaries
 from backstory.ledger.messages import keep, read_message
-from backstory.projections.context import Blocks, Context, Shares, last_words, tokens_for
+from backstory.projections.context import Context, last_words
 from backstory.projections.context.given import Quote, quotes
 from backstory.projections.context.joined import USERS, Joined, parted
 from backstory.projections.search.lexical.tokenizer import as_said
 from backstory.projections.turns import TurnView
 from backstory.services.services import ScopeServices
 
-if TYPE_CHECKING:
-    from backstory.config.settings import Settings
-
 _MOST_TURNS = 64
 """Turns that are tried for a block at most."""
-
-
-def blocks_of(settings: Settings, model: str | None) -> Blocks:
-    """Return what renders blocks as configured; `model` names the vocabulary that counts tokens, if it is known."""
-    counting: str = settings.token_counting
-    return Blocks(
-        Shares(
-            max_tokens=settings.max_injection_tokens,
-            guaranteed_categories=settings.guaranteed_categories,
-            guaranteed_tokens=settings.guaranteed_token_budget,
-            similarity_weight=settings.similarity_weight,
-            confidence_weight=settings.confidence_weight,
-            found_share=settings.context_found_share,
-        ),
-        tokens_for(model or settings.model.model or settings.model_name, exact=counting == "tiktoken"),
-        turns=settings.max_context_turns,
-        quoting=settings.context_turns,
-        enabled=settings.enabled and settings.injection_enabled,
-    )
 
 
 def context(
@@ -59,8 +36,8 @@ def context(
     if thread is not None:
         checks.text("thread", thread)
     said = messages if messages is None or isinstance(messages, str) else checks.messages_in(messages)
-    services.home.must_be_open()
-    blocks = services.home.blocks
+    services.home.states.must_be_open()
+    blocks = services.home.states.blocks
     if not blocks.enabled:
         return blocks.nothing()
     words = None if said is None else last_words(said, blocks.turns) if facts else ""

@@ -1,18 +1,15 @@
-"""Services of a home and of one scope: what the operations on a memory work with."""
+"""Services of one scope: what the operations on a memory work with."""
 
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from backstory import checks
-from backstory.ledger.concurrency.forks import Renews, register
 from backstory.ledger.core.commands import Command
 from backstory.ledger.core.commit import EMPTY, Cause, Commit, Head
 from backstory.ledger.core.errors import NoModelError, NotFoundError, UsageError, WrongExpectedVersionError
@@ -22,34 +19,20 @@ from backstory.ledger.core.memory import Memory, birth, held
 from backstory.ledger.core.moments import ends, spell_moment
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.models.model import Model
-from backstory.ledger.learning.expiry import Expiry
-from backstory.ledger.learning.producer import Producer
-from backstory.ledger.learning.retention import Retention
 from backstory.ledger.learning.sharing import is_delivered, receive_all, try_to_deliver
-from backstory.ledger.learning.summarizer import Summarizer
-from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.commits import read_durable_commits, seqs_with_hash
 from backstory.ledger.log.writer import Writer
-from backstory.ledger.threads.due import Timing
 from backstory.open_files import translate_verbs
-from backstory.outbox.faults import Faults
-from backstory.projections.context import Blocks
 from backstory.projections.context.joined import USERS, Joined, join
-from backstory.projections.document.fact_use import FactUse
-from backstory.projections.document.projector import DocumentProjector
 from backstory.projections.history.moment import Moment
 from backstory.projections.history.times import At, TimeReader
 from backstory.projections.index.index import ScopeIndex
-from backstory.projections.search.services import SearchServices
-from backstory.projections.shared.memories import SharedMemories
-from backstory.results import PolicyResult
-from backstory.scope_state import ScopeState, ScopeStates
+from backstory.scope_state import ScopeState
+from backstory.services.home_services import HomeServices
 from backstory.services.named import _COMPLETE_ID
 
 if TYPE_CHECKING:
     from backstory.config.settings import AgentReads
-    from backstory.outbox.outbox import Outbox
-    from backstory.witness.witness import Witness
 
 _Answer = TypeVar("_Answer")
 
@@ -97,70 +80,6 @@ class HeadsSeen(msgspec.Struct, frozen=True):
         )
 
 
-class HomeServices(msgspec.Struct, frozen=True, weakref=True):
-    """What all memories of a home share; there is one per opened home. A forked child renews them, part by part."""
-
-    updater: Updater
-    summarizer: Summarizer
-    updater_with: Callable[[Path | None], Updater]
-    """Makes an updater with the given templates, or the configured ones, for work that ends in no commit."""
-    timing: Timing
-    model: Model | None
-    model_named: str | None
-    """The name of the model for `status`, also of a host's model that cannot be asked here."""
-    model_from: Callable[[object], Model | None]
-    """Makes a model of what a host passes in, with the configured key and address; None where there is none."""
-    producer: Producer | None
-    retention: Retention | None
-    expiry: Expiry
-    folder: Path
-    document: Callable[[Scope], Path]
-    projector: DocumentProjector
-    usage: FactUse
-    faults: Faults
-    outbox: Outbox
-    blocks: Blocks
-    searches: SearchServices
-    states: ScopeStates
-    shared: SharedMemories | None
-    witness: Witness | None
-    closed: threading.Event
-    queue_max_depth: int
-    enabled: bool
-    extracts: bool
-    """Whether what is recorded is to be extracted without a request, once there is a model."""
-    actor: str
-    """Who changes memory by hand where a handle names no other actor."""
-
-    def __post_init__(self) -> None:
-        register(self)
-
-    def parts(self) -> Iterator[Renews]:
-        """Yield what begins anew in a forked child, the oldest first."""
-        yield self.faults
-        yield self.updater.model_caller
-        if self.producer is not None:
-            yield self.producer
-        yield self.searches.embedding
-        if self.witness is not None:
-            yield self.witness.sender
-        yield self.projector
-        yield self.usage
-        yield self.expiry
-        yield self.blocks.tokens
-        yield self.states
-        yield self.outbox
-
-    def must_be_open(self) -> None:
-        """Refuse to work on a home that is closed.
-
-        Raises:
-            UsageError: The home is closed.
-        """
-        if self.closed.is_set():
-            raise UsageError("this home was closed: open it again with Backstory.open")
-
-
 class _LedgerCommits(msgspec.Struct, frozen=True):
     """A ledger as the reader of times and commits asks about it."""
 
@@ -194,10 +113,6 @@ class ScopeServices(msgspec.Struct, frozen=True):
     """The thread in which single facts are changed, if there is one."""
     by_model: bool = False
     """Whether single facts are changed by a model's tool, and not by a person."""
-    users: Writer | None = None
-    """For an agent in a home with `shared_summaries`: the writer of the user, whose sections the agent shows."""
-    shares: bool = False
-    """Whether the home has `shared_summaries`."""
     expected: str | None = None
     """The hash of the head that the caller has seen: a change on another head is refused."""
     key: str | None = None
@@ -207,6 +122,16 @@ class ScopeServices(msgspec.Struct, frozen=True):
     def scope(self) -> Scope:
         """The scope."""
         return self.own.scope
+
+    @property
+    def shares(self) -> bool:
+        """Whether the home has `shared_summaries`."""
+        return self.home.settings.shared_summaries
+
+    @property
+    def users(self) -> Writer | None:
+        """For an agent in a home with `shared_summaries`: the writer of the user, whose sections the agent shows."""
+        return self.user if self.shares else None
 
     @property
     def state(self) -> ScopeState:
@@ -220,7 +145,7 @@ class ScopeServices(msgspec.Struct, frozen=True):
         Raises:
             UsageError: The home is closed.
         """
-        self.home.must_be_open()
+        self.home.states.must_be_open()
         return self.own
 
     @property
@@ -237,10 +162,6 @@ class ScopeServices(msgspec.Struct, frozen=True):
     def beside(self) -> Writer | None:
         """Return the writer of the user's memory where the agent reads both; None otherwise."""
         return self.user if self.reads == "both" else None
-
-    def alone(self) -> ScopeServices:
-        """Return the services of this scope alone, without the user's facts."""
-        return msgspec.structs.replace(self, reads="own")
 
     def commits(self, writer: Writer) -> Iterator[Commit]:
         """Yield all durable commits, oldest first, for operations that have to walk them."""
@@ -352,14 +273,6 @@ class ScopeServices(msgspec.Struct, frozen=True):
             min((served.until for _, served, _ in read if served.until is not None), default=None),
             self.own.clock.now,
         )
-
-    def policy(self) -> PolicyResult:
-        """Return the policy in force and the configured one; before the first commit those that it will record."""
-        memory = self.writer.memory()
-        if memory.seq == 0:
-            first = self.own.first_policy()
-            return PolicyResult(first, first)
-        return PolicyResult(memory.policy, memory.configured)
 
     def fact_id(self, writer: Writer, fact_id: str, *, whole: bool = False) -> str:
         """Return the id of a fact, live or gone, by its id or, unless it must be `whole`, a unique beginning of it.

@@ -17,7 +17,8 @@ from backstory.memory import MemoryHandle
 from backstory.open_files import translate_verbs
 from backstory.projections.history.moment import count_scope
 from backstory.results import ArchivedUser, FoundOwners, RemovedUser, ScopeSummary
-from backstory.services.services import HomeServices, ScopeServices
+from backstory.services.home_services import HomeServices
+from backstory.services.services import ScopeServices
 from backstory.users.owners import Owners
 
 if TYPE_CHECKING:
@@ -93,22 +94,19 @@ class MemoriesOfHome:
             ScopeError: A name is invalid, or there is no user where `strict_user_scope` is on.
             UsageError: The home is closed.
         """
-        self._services.must_be_open()
+        self._services.states.must_be_open()
         scope = Scope.of(owner.user, owner.agent)
         if self.config.settings.strict_user_scope and scope.user is None:
             raise ScopeError("strict_user_scope is on, so every memory needs a user id: give one")
-        users = self._writer(Scope(scope.user)) if scope.agent is not None else None
+        user = self._writer(Scope(scope.user)) if scope.agent is not None else None
 
         def agents() -> list[Writer]:
             return list(map(self._writer, self._agents_of(scope.user)))
 
-        own, services, reads = self._writer(scope), self._services, self.config.settings.agent_reads
-        if not self.config.settings.shared_summaries:
-            return MemoryHandle(ScopeServices(own, services, users, reads, agents, services.actor))
-        self._catch_up(users or own)
-        return MemoryHandle(
-            ScopeServices(own, services, users, reads, agents, services.actor, users=users, shares=True)
-        )
+        own, services, settings = self._writer(scope), self._services, self.config.settings
+        if settings.shared_summaries:
+            self._catch_up(user or own)
+        return MemoryHandle(ScopeServices(own, services, user, settings.agent_reads, agents, services.actor))
 
     def _agents_of(self, user: str | None) -> list[Scope]:
         prefix = "/".join(filter(None, (Scope(user).folder, "agents/")))
@@ -160,7 +158,7 @@ class MemoriesOfHome:
         Returns:
             The scopes, in the order of their folders.
         """
-        self._services.must_be_open()
+        self._services.states.must_be_open()
         return self._owners.all()
 
     def owner_of(self, stream: str) -> Scope | None:
@@ -175,7 +173,7 @@ class MemoriesOfHome:
         Raises:
             CorruptLogError: The folder's name is cut short, and the log, which is damaged, does not name the owner.
         """
-        self._services.must_be_open()
+        self._services.states.must_be_open()
         return self._owners.of(stream)
 
     def find_owners(
@@ -200,7 +198,7 @@ class MemoriesOfHome:
         Raises:
             CorruptLogError: The log of a user with a long id, which the folder's name does not hold, is damaged.
         """
-        self._services.must_be_open()
+        self._services.states.must_be_open()
         return self._owners.find(prefix, users=users, after=after, limit=limit)
 
     def forget_user(self, user_id: str | int | UUID, *, dry_run: bool = False) -> RemovedUser:
@@ -225,19 +223,11 @@ class MemoriesOfHome:
         """
         from backstory.users.removal import forget_user
 
-        self._services.must_be_open()
+        self._services.states.must_be_open()
         user = Scope.of(user_id)
         if user.user is None:
             raise ScopeError("forget_user needs a user id: the global memory is emptied with forget(everything=True)")
-        return forget_user(
-            user,
-            home=self.home,
-            store=self.store,
-            services=self._services,
-            memory=self.memory_of,
-            purge=lambda scope: self._services.states(scope).purge(),
-            dry_run=dry_run,
-        )
+        return forget_user(user, self._services, memory=self.memory_of, dry_run=dry_run)
 
     def export_user(self, user_id: str | int | UUID, file: IO[bytes]) -> ArchivedUser:
         """Write everything that is kept about a user to a zip file, for an access request.
@@ -258,7 +248,7 @@ class MemoriesOfHome:
         """
         from backstory.users.archive import archive_user
 
-        self._services.must_be_open()
+        self._services.states.must_be_open()
         user = Scope.of(user_id)
         if user.user is None:
             raise ScopeError("export_user needs a user id: the global memory is of no user")

@@ -14,39 +14,31 @@ from backstory.ledger.engines.jsonl.removal import Removals, must_hold_no_links
 from backstory.ledger.engines.port import EventStore
 from backstory.memory import MemoryHandle
 from backstory.results import RemovedScope, RemovedUser
-from backstory.services.services import HomeServices
+from backstory.services.home_services import HomeServices
 
 _LOCK_SECONDS = 10.0
 
 
 def forget_user(
-    user: Scope,
-    *,
-    home: Path,
-    store: EventStore,
-    services: HomeServices,
-    memory: Callable[[Scope], MemoryHandle],
-    purge: Callable[[Scope], None],
-    dry_run: bool,
+    user: Scope, services: HomeServices, *, memory: Callable[[Scope], MemoryHandle], dry_run: bool
 ) -> RemovedUser:
     """Remove a user; see `Backstory.forget_user`. Nothing changes where a link would keep the content.
 
     Args:
         user: The user's scope.
-        home: The home folder.
-        store: The engine of the logs.
         services: The services of the home.
         memory: Opens a memory.
-        purge: Drops what this process holds of a scope, with its read models on disk.
         dry_run: Remove nothing.
     """
+    states = services.states
+    home, store = states.folder, states.store
     scopes = scopes_of(store, user)
     folder = home / user.folder
     must_hold_no_links(folder)
     files = [path for path in folder.rglob("*") if not path.is_dir()]
     size = sum(map(_size, files))
     counts = tuple(_counts(memory(scope)) for scope in scopes)
-    witness = None if services.witness is None else services.witness.destination.name
+    witness = None if states.witness is None else states.witness.destination.name
     found = RemovedUser(str(user.user), counts, len(files), size, witness=witness)
     if dry_run:
         if not scopes and not folder.exists():
@@ -54,7 +46,7 @@ def forget_user(
         return found
     services.outbox.discard(scopes)
     for scope in scopes:
-        purge(scope)
+        states(scope).purge()
     removed = store.remove(user.folder)
     if next(store.streams(f"{user.folder}/"), None) is not None:
         raise StoreError(f"{store} still holds logs of {user} after their removal: run it again")
@@ -65,7 +57,7 @@ def forget_user(
     services.outbox.discard(scopes)
     for scope in scopes:
         # What another thread of this process has built meanwhile.
-        purge(scope)
+        states(scope).purge()
     if not removed:
         raise _unknown(user, home, store)
     return found

@@ -97,6 +97,8 @@ class Jobs(Generic[_K]):
                 # It may be due again at once.
                 with self._changed:
                     self._changed.wait(_FAULT_SECONDS)
+            # While it waits a thread holds nothing of its last job, or a home that nothing uses would stay.
+            del job
 
     def _await(self) -> _K | None:
         with self._changed:

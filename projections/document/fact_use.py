@@ -94,7 +94,7 @@ class ScopeUse(ReadModel):
 
     def __init__(self, home: FactUse, path: Path, writer: Callable[[], Writer]) -> None:
         self._home = home
-        self._file = SideFile(path, _File, "warmth")
+        self._file = SideFile(path, _File, "the recent use of facts")
         self._writer = writer
         self.renew()
 

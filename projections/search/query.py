@@ -47,6 +47,11 @@ _CITED_TURNS = 20
 """Turns whose facts come first by them. To look up a hundred takes longer, and finds no more."""
 
 _SPARE_FILES = 16
+"""Files that can still be opened before numpy is loaded, which opens one at a time.
+
+A process at its limit opens and closes files all the time, in other threads. Where they run out in the midst of the
+import, at numpy.exceptions for one, numpy says "cannot load module more than once per process" until the process ends.
+"""
 
 _TRIES = 3
 

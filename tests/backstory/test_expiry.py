@@ -147,7 +147,7 @@ def test_the_background_takes_it_out_at_the_moment(tmp_path: Path, clock: FakeCl
     with open_home(tmp_path / "other", clock=clock) as bs:
         memory = bs.memory("ada")
         memory.add_fact(CODE, expires_at=TODAY)
-        expiry = bs._services.expiry
+        expiry = bs._services.states.expiry
         assert expiry.run_due() == 0
         clock.advance(DAY / 2)
         assert expiry.run_due() == 1

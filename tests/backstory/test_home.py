@@ -450,7 +450,7 @@ def test_a_scope_that_nobody_holds_any_more_is_let_go_of(tmp_path, monkeypatch):
 def test_a_scope_whose_memory_json_is_not_written_yet_is_not_let_go_of(tmp_path, monkeypatch):
     monkeypatch.setattr("backstory.scope_state._RECENT", 1)
     with open_home(tmp_path) as bs:
-        bs._services.projector._delay = 3600
+        bs._services.states.projector._delay = 3600
         for number in range(5):
             bs.memory(f"user-{number}").add_fact("runs")
     for number in range(5):

@@ -12,6 +12,7 @@ import itertools
 import shutil
 import tempfile
 from collections.abc import Callable
+from copy import copy
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -352,7 +353,8 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def ask(self, model: Meddler, thread: str) -> Extracted:
         services = self.memory._services
-        home = msgspec.structs.replace(services.home, model=model)
+        home = copy(services.home)
+        home.model = model
         self.memory._services = msgspec.structs.replace(services, home=home)
         try:
             return self.memory.extract(thread=thread)

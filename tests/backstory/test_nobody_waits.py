@@ -405,7 +405,7 @@ def test_no_read_waits_long_for_who_keeps_a_file_beside_the_logs(home: Path, loc
         naps = FakeClock()
         memory = bs.memory("ada")
         bs._services.states(ADA).index._file._clock = naps
-        bs._services.usage.locks._clock = naps
+        bs._services.states.usage.locks._clock = naps
         with held(home / ADA.folder / lock):
             for name, read in READS.items():
                 naps.slept.clear()

@@ -31,7 +31,7 @@ MODULES = (
     "backstory.config.loading",
     "backstory.ledger.extraction.prompt",
     "backstory.ledger.extraction.reply",
-    "backstory.lifecycle.assembly",
+    "backstory.services.home_services",
     "backstory.memory_tests.run",
 )
 _CLIENT = """#!{python} -IS

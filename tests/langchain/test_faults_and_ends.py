@@ -217,7 +217,7 @@ def test_a_home_that_nobody_needs_any_more_is_closed_without_a_wait(tmp_path):
         thread.join(PATIENCE)
     with Backstory.open(tmp_path) as bs:
         assert [fact.content for fact in bs.memory("ada").facts()] == ["Ada likes tea"]
-    assert home._services.closed.is_set()
+    assert home._services.states.closed.is_set()
 
 
 def test_a_forked_child_leaves_the_home_to_its_parent(tmp_path, monkeypatch):

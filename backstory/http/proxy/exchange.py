@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from backstory import checks
+from backstory.config.folders import scaffolding_of
 from backstory.home import Backstory
 from backstory.http.proxy.answers import UpstreamAnswer
 from backstory.http.proxy.protocol import Asked
@@ -21,7 +22,6 @@ from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.messages import Kept, Message
 from backstory.ledger.threads.delivery.told import HINT, SKIPPED, ThreadPlace, Told, begin_of_question, unseen
-from backstory.lifecycle.assembly import scaffolding_of
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.projections.context import Context
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from backstory.cli.app import app
 from backstory.config.file import NOT_NEEDED
-from backstory.config.settings import DEFAULT_MODEL, ModelSettings, Settings, range_of
+from backstory.config.settings import DEFAULT_MODEL, ModelSettings, Settings, kind_of
 from backstory.ledger.core.policy import CATEGORIES, POLICY_KEYS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
@@ -55,7 +55,7 @@ def spelled_range(key: str, field: FieldInfo) -> str:
         return "paths"
     if get_origin(kind) is tuple:
         return "categories"
-    return range_of(key) or "text"
+    return kind_of(key).partition(" from ")[2] or "text"
 
 
 def test_the_page_lists_every_key_once_and_no_other() -> None:

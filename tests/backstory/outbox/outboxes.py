@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from backstory.home import Backstory
 from backstory.ledger.core.scope import Scope
 from backstory.outbox.fail_safe import FailSafeMemory
-from backstory.outbox.outbox import Outbox
-from backstory.outbox.retry_queue import QueueLimits
+from backstory.outbox.outbox import Outbox, QueueLimits
 
 ADA, BOB = Scope("ada"), Scope("bob")
 

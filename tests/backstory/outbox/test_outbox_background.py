@@ -12,8 +12,7 @@ from outboxes import ADA, EAGER, Disk, Elapsed, kinds, said, words
 from backstory.home import Backstory
 from backstory.ledger.core.errors import StoreError
 from backstory.outbox.fail_safe import FailSafeMemory
-from backstory.outbox.outbox import LOST, Outbox
-from backstory.outbox.retry_queue import QueueLimits
+from backstory.outbox.outbox import LOST, Outbox, QueueLimits
 from backstory.results import RecordResult
 
 

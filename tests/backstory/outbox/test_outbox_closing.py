@@ -16,8 +16,7 @@ from backstory.home import Backstory
 from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.outbox.fail_safe import FailSafeMemory
-from backstory.outbox.outbox import LOST, Outbox
-from backstory.outbox.retry_queue import QueueLimits
+from backstory.outbox.outbox import LOST, Outbox, QueueLimits
 
 
 def test_closing_a_home_records_what_waits(home: Path) -> None:
@@ -90,7 +89,7 @@ import sys
 from backstory import Backstory
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.outbox.outbox import Outbox
-from backstory.outbox.retry_queue import QueueLimits
+from backstory.outbox.outbox import QueueLimits
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.scope import Scope
 

@@ -8,8 +8,7 @@ from outboxes import ADA, BOB, Disk, Elapsed, by_hand, kinds, locked, said, word
 
 from backstory.home import Backstory
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
-from backstory.outbox.outbox import LOST
-from backstory.outbox.retry_queue import QueueLimits
+from backstory.outbox.outbox import LOST, QueueLimits
 
 
 def test_of_too_many_deliveries_the_oldest_are_given_up_and_counted(

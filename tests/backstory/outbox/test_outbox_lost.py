@@ -11,8 +11,7 @@ from outboxes import ADA, BOB, Disk, Elapsed, by_hand, kinds, said, words
 from backstory.home import Backstory
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.outbox.fail_safe import FailSafeMemory
-from backstory.outbox.outbox import LOST
-from backstory.outbox.retry_queue import QueueLimits
+from backstory.outbox.outbox import LOST, QueueLimits
 
 
 @pytest.mark.parametrize("messages", [None, 7, "words", {"role": "user", "content": "x"}, iter(())])

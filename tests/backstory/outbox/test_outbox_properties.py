@@ -17,8 +17,7 @@ from backstory.home import Backstory
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.ledger.core.scope import Scope
 from backstory.outbox.fail_safe import FailSafeMemory
-from backstory.outbox.outbox import LOST, Outbox
-from backstory.outbox.retry_queue import QueueLimits
+from backstory.outbox.outbox import LOST, Outbox, QueueLimits
 
 FAILURES = st.sampled_from(
     [None, None, StoreError("full"), LockTimeoutError("locked"), KeyError("a bug"), OSError(28, "full")]

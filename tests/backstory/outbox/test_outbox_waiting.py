@@ -12,8 +12,7 @@ from outboxes import ADA, BOB, Disk, Elapsed, by_hand, kinds, locked, said, word
 from backstory.home import Backstory
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.outbox.fail_safe import FailSafeMemory
-from backstory.outbox.outbox import LOST, Outbox
-from backstory.outbox.retry_queue import QueueLimits
+from backstory.outbox.outbox import LOST, Outbox, QueueLimits
 
 
 def test_an_agent_waits_for_a_lock_once_and_not_at_every_turn(bs: Backstory, door: FailSafeMemory, disk: Disk) -> None:

@@ -431,7 +431,7 @@ def test_a_forked_child_sends_its_own_and_not_its_parents(tmp_path: Path) -> Non
     with open_home(tmp_path / "home", witness=str(witness)) as bs:
         bs.memory(USER).add_fact("runs")
         bs.memory(USER).flush()
-        sender = bs._services.witness.sender
+        sender = bs._services.states.witness.sender
         # A thread of the parent that is in the middle of something is not there in the child.
         with sender._changed:
             child = os.fork()
@@ -488,8 +488,8 @@ def test_a_fork_waits_until_no_file_is_half_written_and_not_for_the_witness(
 def opened(home: Path, memo: Memo, **settings: object) -> Backstory:
     """A home whose witness is the one given."""
     bs = open_home(home, witness=str(home / "unused"), **settings)
-    assert bs._services.witness is not None
-    bs._services.witness.sender._destination = memo
+    assert bs._services.states.witness is not None
+    bs._services.states.witness.sender._destination = memo
     return bs
 
 
@@ -541,8 +541,8 @@ def test_one_who_only_reads_does_not_wait_long_for_what_others_left(
 def test_a_home_without_references_ends_its_thread(tmp_path: Path) -> None:
     bs = open_home(tmp_path / "home", witness=str(tmp_path / "heads.jsonl"))
     bs.memory(USER).add_fact("runs")
-    assert bs._services.witness is not None
-    sender = bs._services.witness.sender
+    assert bs._services.states.witness is not None
+    sender = bs._services.states.witness.sender
     assert sender._threads
     del bs
 
@@ -559,6 +559,6 @@ def test_without_a_witness_nothing_is_sent_and_nothing_is_kept(tmp_path: Path) -
         with open_home(tmp_path, witness=off) as bs:
             bs.memory(USER).record("t", exchange("tea"))
             bs.memory(USER).add_fact(f"runs {off}")
-            assert bs._services.witness is None
+            assert bs._services.states.witness is None
     assert not list(tmp_path.rglob("witness.json"))
     assert "backstory-witness" not in {thread.name for thread in threading.enumerate()}

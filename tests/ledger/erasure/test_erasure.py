@@ -62,7 +62,7 @@ from backstory.ledger.erasure.requests import (
     Walk,
 )
 from backstory.ledger.rules.decide import decide
-from backstory.operations.undoing import preview_revert, preview_rollback, revert_command, rollback_command
+from backstory.operations.undoing import preview_undo, revert_command, rollback_command
 from backstory.projections.history.moment import fold
 from backstory.projections.what_if.counterfactual import decide_again
 
@@ -750,20 +750,20 @@ def forgotten(request: Erasure) -> Scene:
 
 def test_a_rollback_names_what_was_erased_since_and_brings_none_of_it_back() -> None:
     story = forgotten(ForgetMatching("oslo"))
-    told = preview_rollback(story.memory, rollback_command(story.memories[2], 2), story.commits)
+    told = preview_undo(story.memory, rollback_command(story.memories[2], 2), story.commits)
     assert [(note.kind, note.fact, note.section) for note in told.superseded] == [
         ("erased", None, WORK),
         ("erased", "fact_2_0", None),
     ]
     assert "commit 4" in told.superseded[0].detail
     assert [type(event) for event in told.events] == [FactRemoved]
-    later = preview_rollback(story.memory, rollback_command(story.memories[4], 4), story.commits)
+    later = preview_undo(story.memory, rollback_command(story.memories[4], 4), story.commits)
     assert later.superseded == ()
 
 
 def test_a_revert_names_what_was_erased_and_undoes_the_rest() -> None:
     story = forgotten(ForgetMatching("oslo"))
-    told = preview_revert(story.memory, revert_command(story.commits[2]), story.commits)
+    told = preview_undo(story.memory, revert_command(story.commits[2]), story.commits)
     assert [(note.kind, note.fact) for note in told.superseded] == [("erased", "fact_2_0")]
     assert [event.fact.id for event in told.events if isinstance(event, FactRemoved)] == ["fact_3_0"]
     assert not told.conflicts
@@ -773,7 +773,7 @@ def test_a_revert_of_what_lost_a_refusal_only_says_so_too() -> None:
     story = scene()
     story.update("t1", None, new("Oslo is a city", 0.1))
     story.forget(ForgetMatching("oslo"))
-    told = preview_revert(story.memory, revert_command(story.commits[1]), story.commits)
+    told = preview_undo(story.memory, revert_command(story.commits[1]), story.commits)
     assert [(note.kind, note.fact) for note in told.superseded] == [("erased", None)]
 
 
@@ -781,7 +781,7 @@ def test_a_revert_of_an_erasure_takes_nothing_away_that_it_said_again() -> None:
     story = scene(UNGATED)
     story.update("t1", None, new("Likes tea", scope="secret"))
     story.forget(ForgetMatching("secret"))
-    told = preview_revert(story.memory, revert_command(story.commits[2]), story.commits)
+    told = preview_undo(story.memory, revert_command(story.commits[2]), story.commits)
     assert told.events == ()
     assert [note.kind for note in told.superseded] == ["erased"]
 
@@ -1061,10 +1061,10 @@ def test_no_undo_brings_anything_erased_back(story: Scene, data: st.DataObject) 
     story.forget(request)
     for seq in range(1, story.memory.seq):
         back_to = msgspec.structs.replace(rollback_command(story.memories[seq], seq), at=story.now())
-        told = [preview_rollback(story.memory, back_to, story.commits)]
+        told = [preview_undo(story.memory, back_to, story.commits)]
         if seq > 1:
             undo = msgspec.structs.replace(revert_command(story.commits[seq - 1], force=True), at=story.now())
-            told.append(preview_revert(story.memory, undo, story.commits))
+            told.append(preview_undo(story.memory, undo, story.commits))
         for result in told:
             back = [event for event in result.events if not isinstance(event, FactRemoved)]
             assert not [text for text in said_in(back) for wanted in texts if wanted in text]

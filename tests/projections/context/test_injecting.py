@@ -233,7 +233,7 @@ def test_a_fact_that_is_left_out_is_not_warm(memory: MemoryHandle, home: Backsto
 
 
 def test_the_first_block_of_a_process_is_counted_exactly(home: Backstory, memory, bare: Path) -> None:
-    home._services.blocks.tokens = BackgroundLoad("it", ESTIMATE, lambda: load_vocabulary("gpt-5"))
+    home._services.states.blocks.tokens = BackgroundLoad("it", ESTIMATE, lambda: load_vocabulary("gpt-5"))
     memory.add_fact("User likes tea")
     first = memory.context()
     assert first.counter == "bpe-openai:o200k_base"
@@ -292,7 +292,7 @@ def test_no_heavy_library_is_loaded_for_it() -> None:
         "import sys, tempfile\n"
         "from backstory import Backstory\n"
         "with Backstory.open(tempfile.mkdtemp(), background=False) as bs:\n"
-        "    bs._services.blocks.tokens.wait = lambda: bs._services.blocks.tokens.value\n"
+        "    bs._services.states.blocks.tokens.wait = lambda: bs._services.states.blocks.tokens.value\n"
         "    bs.memory(scope='global').add_fact('likes tea')\n"
         "    bs.memory(scope='global').context('tea')\n"
         "print([name for name in ('numpy', 'tiktoken', 'faiss', 'openai', 'bpe_openai') if name in sys.modules])\n"
@@ -303,19 +303,19 @@ def test_no_heavy_library_is_loaded_for_it() -> None:
 
 def test_nobody_has_to_ask_for_the_load(memory: MemoryHandle, home: Backstory) -> None:
     loaded = threading.Event()
-    home._services.blocks.tokens = BackgroundLoad("it", ESTIMATE, lambda: loaded.set() or ESTIMATE)
+    home._services.states.blocks.tokens = BackgroundLoad("it", ESTIMATE, lambda: loaded.set() or ESTIMATE)
     memory.add_fact("User likes tea")
     assert memory.context().facts
     assert loaded.wait(PATIENCE)
 
 
 def test_an_empty_block_has_nothing_loaded(memory: MemoryHandle, home: Backstory, monkeypatch) -> None:
-    monkeypatch.setattr(home._services.blocks.tokens, "wait", lambda: 1 / 0)
+    monkeypatch.setattr(home._services.states.blocks.tokens, "wait", lambda: 1 / 0)
     assert memory.context("tea").text == ""
 
 
 def test_to_warm_up_waits_no_longer_than_it_is_told(home: Backstory) -> None:
     gate = threading.Event()
-    home._services.blocks.tokens = BackgroundLoad("it", ESTIMATE, lambda: gate.wait(PATIENCE) and ESTIMATE)
+    home._services.states.blocks.tokens = BackgroundLoad("it", ESTIMATE, lambda: gate.wait(PATIENCE) and ESTIMATE)
     assert home.warm(0.01) == "estimate"
     gate.set()

@@ -198,7 +198,7 @@ def test_the_uses_of_users_who_do_not_come_again_are_written_when_others_come(
         clock.advance(2)
     written = [number for number in range(6) if (home / f"users/user{number}/access.json").exists()]
     assert written == [0, 1, 2]
-    assert [use._writer().scope.user for use in bs._services.usage.unwritten] == ["user3", "user4", "user5"]
+    assert [use._writer().scope.user for use in bs._services.states.usage.unwritten] == ["user3", "user4", "user5"]
 
 
 def test_where_nothing_can_be_written_few_uses_are_kept(bs: Backstory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ def test_where_nothing_can_be_written_few_uses_are_kept(bs: Backstory, monkeypat
     monkeypatch.setattr("backstory.projections.document.fact_use._MOST_UNWRITTEN", 2)
     for number in range(5):
         met(bs, f"user{number}")
-    assert len(bs._services.usage.unwritten) == 2
+    assert len(bs._services.states.usage.unwritten) == 2
 
 
 def test_a_fact_that_is_gone_is_dropped_with_the_next_writing(memory: MemoryHandle, home: Path) -> None:
@@ -338,12 +338,12 @@ def test_a_child_process_can_use_facts_and_leaves_its_parents_uses_to_the_parent
     bs: Backstory, memory: MemoryHandle, home: Path
 ) -> None:
     memory.touch("fact_2_0")
-    bs._services.usage.mutex.acquire()  # as a thread of the parent may, in the moment of the fork
+    bs._services.states.usage.mutex.acquire()  # as a thread of the parent may, in the moment of the fork
     try:
         child = multiprocessing.get_context("fork").Process(target=_use, args=(memory,))
         child.start()
     finally:
-        bs._services.usage.mutex.release()
+        bs._services.states.usage.mutex.release()
     child.join(20)
     child.kill()
     assert child.exitcode == 0

@@ -192,7 +192,7 @@ def test_a_keeper_that_nobody_holds_any_more_ends_its_thread(tmp_path: Path) -> 
     memory = open_home(tmp_path).memory("ada")
     memory.add_fact("runs")
     memory.flush()
-    thread = next(iter(memory._services.home.projector._threads), None)
+    thread = next(iter(memory._services.home.states.projector._threads), None)
     assert thread is not None
     del memory
     end = time.monotonic() + PATIENCE
@@ -453,7 +453,7 @@ def test_verify_waits_for_the_work_of_another_memory(tmp_path: Path) -> None:
         memory = home.memory("ada")
         memory.add_fact("Ada sings")
         assert memory.flush()
-        busy = home._services.projector._busy
+        busy = home._services.states.projector._busy
 
         def work() -> None:
             with busy:

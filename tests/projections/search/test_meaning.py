@@ -377,7 +377,7 @@ def test_a_home_that_is_closed_embeds_no_more(home: Path, model: Thesaurus) -> N
     assert entered.wait(PATIENCE)
     closing = threading.Thread(target=bs.close)
     closing.start()
-    until(lambda: bs._services.searches.embedding.ending)
+    until(lambda: bs._services.states.searches.embedding.ending)
     opened.set()
     closing.join(PATIENCE)
     assert not closing.is_alive()

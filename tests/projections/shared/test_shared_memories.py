@@ -264,4 +264,4 @@ def test_a_reader_that_found_a_memory_begins_anew_where_the_user_is_removed(worl
 
 def test_with_files_nothing_is_shared(tmp_path: Path) -> None:
     with open_home(tmp_path, redis_url="redis://127.0.0.1:1/0") as bs:
-        assert bs._services.shared is None
+        assert bs._services.states.shared is None
