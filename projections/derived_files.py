@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
+from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.ledger.disk.files import make_folder, translated
 from backstory.ledger.disk.locks import polled, try_lock
@@ -75,6 +77,65 @@ def remove(path: Path, but: Path | None = None) -> None:
             left.unlink(missing_ok=True)
 
 
+_FORK_SECONDS = 1.0
+
+
+class _InUse:
+    """Threads that use SQLite; a fork waits for them: what one has locked within SQLite stays locked in a child."""
+
+    def __init__(self) -> None:
+        self._mine = threading.local()
+        self.renew()
+        register(self)
+
+    def renew(self) -> None:
+        """Begin anew in a forked child, where none of the parent's threads is."""
+        self._changed = threading.Condition()
+        self._count = self._depth
+        """How many blocks threads are in."""
+        self._forking: int | None = None
+        """The thread that forks."""
+
+    def pause(self) -> bool:
+        """Keep other threads out of SQLite; return False, and do not, if they stay in it for too long."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._forking is None, _FORK_SECONDS):
+                return False
+            # First, or those that come all the time would never leave a gap.
+            self._forking = threading.get_ident()
+            paused = self._changed.wait_for(lambda: self._count == self._depth, _FORK_SECONDS)
+        if not paused:
+            self.resume()
+        return paused
+
+    def resume(self) -> None:
+        """Let them go on after `pause`."""
+        with self._changed:
+            self._forking = None
+            self._changed.notify_all()
+
+    @property
+    def _depth(self) -> int:
+        """How many blocks this thread is in: then it may enter another one, for a fork waits until it leaves all."""
+        depth: int = getattr(self._mine, "depth", 0)
+        return depth
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._depth or self._forking in (None, threading.get_ident()))
+            self._count += 1
+        self._mine.depth = self._depth + 1
+
+    def __exit__(self, *_: object) -> None:
+        self._mine.depth = self._depth - 1
+        with self._changed:
+            self._count -= 1
+            self._changed.notify_all()
+
+
+_in_use = _InUse()
+
+
 @contextmanager
 def classified(*, io_is_damage: bool = False) -> Iterator[None]:
     """Turn SQLite's errors into `UnusableError`, where the file's place is at fault, or else `DamagedError`.
@@ -95,7 +156,8 @@ def classified(*, io_is_damage: bool = False) -> Iterator[None]:
     if not io_is_damage:
         unusable.add(sqlite3.SQLITE_IOERR)
     try:
-        yield
+        with _in_use:
+            yield
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         raise (UnusableError if code in unusable else DamagedError)(str(error)) from error

@@ -111,10 +111,11 @@ def test_the_typescript_example_has_the_right_types_and_remembers(tmp_path: Path
         source.unlink()
     (built / "package.json").write_text('{"type": "module"}')
     with server(tmp_path / "home") as url:
-        for _ in range(2):
+        for attempt in range(2):
             out = run(node, str(built / "rest.js"), BACKSTORY_URL=url)
             assert "agent: You live in Bergen." in out
-            assert "User lives in Bergen, because you said: I moved to Bergen." in out
+            # What was undone is marked, so a model does not bring it back.
+            assert ("User lives in Bergen, because you said: I moved to Bergen." in out) is (attempt == 0)
             assert "facts left: 0" in out
 
 
