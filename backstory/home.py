@@ -36,7 +36,6 @@ from backstory.projections.index.builder import IndexProgress
 from backstory.scope_state import ScopeStates
 from backstory.services.home_services import HomeServices
 from backstory.users.memories import MemoriesOfHome
-from backstory.users.owners import Owners
 
 if TYPE_CHECKING:
     from backstory.config.keys import SettingKeys
@@ -77,15 +76,11 @@ class Backstory(MemoriesOfHome):
     """
 
     def __init__(self, services: HomeServices, *, owned: Closes | None = None) -> None:
-        self.home = services.states.folder
-        self.config = services.loaded
-        self.store = services.states.store
-        self._services = services
+        super().__init__(services)
         self._owned = owned
         self._closing = 0
         """The process that closes the home: a forked child may close it again."""
         self._mutex = ForkLock()
-        self._owners = Owners(self.store)
 
     # Opening and closing.
 

@@ -141,9 +141,9 @@ class ImportedDocument(Document, frozen=True):
         cls,
         document: Document,
         commit: int,
-        renamed: tuple[RenamedFact, ...],
-        refused: tuple[RefusedItem, ...],
-        returned: tuple[ReturnedFact, ...],
+        renamed: tuple[RenamedFact, ...] = (),
+        refused: tuple[RefusedItem, ...] = (),
+        returned: tuple[ReturnedFact, ...] = (),
     ) -> ImportedDocument:
         """Return a document with the result of its import."""
         d = document

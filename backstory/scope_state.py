@@ -387,10 +387,6 @@ class ScopeStates:
         for other in cold:
             other.cool()
 
-    def get(self, scope: Scope) -> ScopeState | None:
-        """Return the state of a memory if there is one."""
-        return self._all.get(scope)
-
     def living(self) -> list[ScopeState]:
         """Return all states."""
         return list(self._all.values())
@@ -411,7 +407,7 @@ class ScopeStates:
 
     def passing_writer(self, scope: Scope) -> Writer:
         """Return a writer for one read; if none is in use it is one that nothing keeps."""
-        known = self.get(scope)
+        known = self._all.get(scope)
         return known.writer if known is not None and "writer" in vars(known) else self._writer(ScopeState(self, scope))
 
     def _writer(self, state: ScopeState, listeners: Sequence[Listener] = (), users: Writer | None = None) -> Writer:

@@ -60,8 +60,7 @@ def _as_here(value: object) -> object:
 AgentReads = Literal["both", "fallback", "own"]
 """What an agent reads of its user's facts: them beside its own, them until it has a memory of its own, or none."""
 
-Categories = Annotated[tuple[str, ...], BeforeValidator(_parted)]
-Folders = Annotated[tuple[str, ...], BeforeValidator(_parted)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_parted)]
 
 
 def _named(value: object) -> tuple[Category, ...]:
@@ -144,7 +143,7 @@ class Settings(BaseModel):
     staleness_age_days: int = Field(default=90, ge=30, le=365)
     staleness_min_candidates: int = Field(default=3, ge=1, le=50)
     staleness_max_removals_per_cycle: int = Field(default=10, ge=1, le=50)
-    staleness_protected_categories: Categories = ("correction",)
+    staleness_protected_categories: Names = ("correction",)
     staleness_max_lifetime_multiplier: float = Field(default=20, ge=1, le=100)
     staleness_max_extension_days: int = Field(default=3650, ge=90, le=36_500)
 
@@ -159,7 +158,7 @@ class Settings(BaseModel):
 
     max_injection_tokens: int = Field(default=2000, ge=100, le=8000)
     token_counting: Literal["tiktoken", "char"] = "tiktoken"  # noqa: S105 not that kind of token
-    guaranteed_categories: Categories = ("correction",)
+    guaranteed_categories: Names = ("correction",)
     guaranteed_token_budget: int = Field(default=500, ge=50, le=2000)
     similarity_weight: float = Field(default=0.6, ge=0, le=1)
     confidence_weight: float = Field(default=0.4, ge=0, le=1)
@@ -181,7 +180,7 @@ class Settings(BaseModel):
     anthropic_base_url: str | None = None
     proxy_history: Literal["newest", "all"] = "newest"
 
-    hooks_leave_out: Folders = ()
+    hooks_leave_out: Names = ()
 
     @field_validator("*", mode="before")
     @classmethod

@@ -43,7 +43,6 @@ _Replaced = TypeVar("_Replaced")
 
 _ASIDE = "*.damaged-*"
 _KINDS = (LEDGER, TRANSCRIPT)
-_OLDEST_PYTHON = (3, 11)
 _FOLDERS = 1_000
 _AGENTS = "/agents/"
 _READS: Mapping[AgentReads, str] = {
@@ -78,7 +77,7 @@ def doctor(
     """
     env = os.environ if environ is None else environ
     clock = clock or SystemClock()
-    checks = [_python()]
+    checks = [Check("python", True, f"{platform.python_version()}, {sys.executable}")]
     loaded, check = _configuration(home, config, store, env)
     checks.append(check)
     checks += [_model(loaded, env, ask=ask)] if loaded is not None else []
@@ -193,12 +192,6 @@ def _folders(store: EventStore, home: Path, named: str | None) -> list[str]:
         is_there = named is not None and _has_log(store, named)
     others = (folder for folder in every if folder != named)
     return [*([named] if named is not None and is_there else []), *islice(others, _FOLDERS + 1)]
-
-
-def _python() -> Check:
-    found = f"{platform.python_version()}, {sys.executable}"
-    new_enough = sys.version_info >= _OLDEST_PYTHON
-    return Check("python", new_enough, found if new_enough else f"{found}: 3.11 or newer is needed")
 
 
 def _configuration(

@@ -60,20 +60,13 @@ class DocumentAccess(Operations):
         """Whether `take_over` would find that there is nothing for it to do."""
         if self._services.writer.memory().seq == 0:
             return False
-        speaks = _settles_it_late if late else _settles_it
-        return any(speaks(commit.cause) for commit in self._services.commits(self._services.writer))
+        commits = self._services.commits(self._services.writer)
+        return any(_settles_it(commit.cause, late=late) for commit in commits)
 
 
-def _settles_it(cause: Cause) -> bool:
-    return cause.kind not in _BY_ITSELF
-
-
-def _settles_it_late(cause: Cause) -> bool:
-    match cause.kind:
-        case "clear":
-            return True
-        case "redaction":
-            # What only grew old was not to be forgotten.
-            return cause.action != "expired"
-        case _:
-            return cause.kind == "import" and cause.action == "home"
+def _settles_it(cause: Cause, *, late: bool) -> bool:
+    if not late:
+        return cause.kind not in _BY_ITSELF
+    # What only grew old was not to be forgotten.
+    is_forgotten = cause.kind == "redaction" and cause.action != "expired"
+    return cause.kind == "clear" or is_forgotten or (cause.kind == "import" and cause.action == "home")

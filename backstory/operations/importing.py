@@ -293,7 +293,7 @@ class FileImport:
     def _result(self, read: ReadFile, done: ImportedDocument | None = None) -> ImportedDocument:
         if done is None:
             memory = self.services.writer.memory()
-            done = ImportedDocument.of(document_of(memory), memory.seq, (), (), ())
+            done = ImportedDocument.of(document_of(memory), memory.seq)
         return msgspec.structs.replace(done, read=read)
 
 

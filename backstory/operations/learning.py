@@ -25,10 +25,9 @@ from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.summarizer import SummaryOutcome
 from backstory.ledger.learning.updater import Job, Outcome
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.reader import WaitingThread
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.coverage import Parked
-from backstory.ledger.threads.due import Timing, telling_runs
+from backstory.ledger.threads.due import telling_runs
 from backstory.projections.history.views import diff
 from backstory.projections.what_if.counterfactual import WhatIfRun
 from backstory.projections.what_if.reextract import BudgetedModel, RecordedLedger, RecordedTurns, Rerun, ask_again
@@ -48,11 +47,13 @@ Recorded: TypeAlias = "RecordedReply | Mapping[str, object]"
 
 def not_learned(home: HomeServices, writers: Iterable[Writer]) -> Flushed:
     """Say why a home without workers leaves turns pending; done where none is worth an update."""
-    waiting = [waiting for writer in writers for waiting in _backlog(writer, home.timing) if waiting.due is not None]
-    if not waiting:
+    pending: list[int] = []
+    for writer in writers:
+        with writer.reader.backlog() as backlog:
+            pending += [one.turns for one in backlog.waiting(home.timing) if one.due is not None]
+    if not pending:
         return Flushed(done=True)
-    pending = sum(one.turns for one in waiting)
-    return Flushed(done=False, reason=f"{why_not_in_background(home)}; pending turns: {pending}")
+    return Flushed(done=False, reason=f"{why_not_in_background(home)}; pending turns: {sum(pending)}")
 
 
 def why_not_in_background(home: HomeServices) -> str:
@@ -62,11 +63,6 @@ def why_not_in_background(home: HomeServices) -> str:
     if home.settings.enabled:
         return "this home extracts nothing in the background (`background=False`, or `mode: tool`): call `extract`"
     return "`enabled` is off, so nothing is extracted: call `extract`"
-
-
-def _backlog(writer: Writer, timing: Timing) -> list[WaitingThread]:
-    with writer.reader.backlog() as backlog:
-        return backlog.waiting(timing)
 
 
 def _answer(

@@ -70,15 +70,14 @@ def revert_command(commit: Commit, *, force: bool = False, seen: int | None = No
     return Revert(at="", target=commit.seq, events=commit.events, force=force, seen=seen)
 
 
-def rollback_command(then: Memory, to: int, *, seen: int | None = None) -> RollBack:
+def rollback_command(then: Memory, *, seen: int | None = None) -> RollBack:
     """Return the command that restores the facts and sections of an earlier memory.
 
     Args:
         then: the earlier memory.
-        to: its seq.
         seen: the seq of the ledger's head when the memory was read.
     """
-    return RollBack(at="", to=to, facts=tuple(then.in_order()), sections=dict(then.sections), seen=seen)
+    return RollBack(at="", to=then.seq, facts=tuple(then.in_order()), sections=dict(then.sections), seen=seen)
 
 
 def preview_undo(memory: Memory, command: Revert | RollBack, since: Iterable[Commit] = ()) -> UndoResult:
@@ -173,7 +172,7 @@ class Undoing(Operations):
                 "HEAD is the present: name an earlier commit or a time, or undo the last commit with `revert HEAD`"
             )
         then = services.logs(writer).memory_at(services.times(writer).cut("to", to, whole_days=False))
-        command = rollback_command(then, then.seq, seen=seen)
+        command = rollback_command(then, seen=seen)
         return _undo(services, command, services.cause("rollback", target=then.seq), dry_run=dry_run)
 
     arevert = in_thread(revert)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from backstory.aio import in_thread
 from backstory.ledger.core.errors import BackstoryError, ScopeError
 from backstory.ledger.core.scope import LEDGER, MemoryScope, Scope
-from backstory.ledger.engines.port import EventStore
 from backstory.ledger.learning.sharing import receive_all, try_to_deliver
 from backstory.ledger.log.writer import Writer
 from backstory.memory import MemoryHandle
@@ -24,7 +22,6 @@ from backstory.users.owners import Owners
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from backstory.config.loading import Loaded
 
 _log = logging.getLogger(__name__)
 
@@ -35,11 +32,12 @@ _SMALL_BYTES = 1 << 16
 class MemoriesOfHome:
     """The part of a home that hands out memories; see `Backstory`."""
 
-    home: Path
-    config: Loaded
-    store: EventStore
-    _services: HomeServices
-    _owners: Owners
+    def __init__(self, services: HomeServices) -> None:
+        self.home = services.states.folder
+        self.config = services.loaded
+        self.store = services.states.store
+        self._services = services
+        self._owners = Owners(self.store)
 
     # Memories.
 

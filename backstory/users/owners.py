@@ -54,7 +54,7 @@ class Owners:
 
         def owners_in(folder: str) -> Iterable[Scope]:
             streams = self._store.streams(f"{folder}/") if folder else self._without_user()
-            return (scope for scope in self._of(streams) if _begins(scope, prefix))
+            return (scope for scope in self._of(streams) if (scope.user or "").startswith(prefix))
 
         if users is None:
             names = self._store.folders("users")
@@ -106,10 +106,6 @@ class Owners:
         first = next(read_commits(self._store, stream), None)
         owner = None if first is None else Scope(first.cause.user, first.cause.agent)
         return owner if owner is not None and owner.folder == folder else None
-
-
-def _begins(scope: Scope, prefix: str) -> bool:
-    return (scope.user or "").startswith(prefix)
 
 
 def _beginning_so(names: Sequence[str], prefix: str) -> Sequence[str]:

@@ -480,14 +480,14 @@ def test_an_undo_that_was_planned_before_brings_nothing_back(
         memory = bs.memory(SECRET)
         memory.add_fact("Likes tea")
         memory.remove_fact(memory.facts()[0].id)
-        whole = getattr(undoing, f"preview_{undo}")
+        whole = undoing.preview_undo
 
         def late(*args: object) -> object:
             plan = whole(*args)
             without(other)
             return plan
 
-        monkeypatch.setattr(undoing, f"preview_{undo}", late)
+        monkeypatch.setattr(undoing, "preview_undo", late)
         with pytest.raises(ConflictError, match="removed"):
             memory.revert() if undo == "revert" else memory.rollback(2)
         assert [fact.content for fact in memory.facts()] == ["Swims"]

@@ -750,14 +750,14 @@ def forgotten(request: Erasure) -> Scene:
 
 def test_a_rollback_names_what_was_erased_since_and_brings_none_of_it_back() -> None:
     story = forgotten(ForgetMatching("oslo"))
-    told = preview_undo(story.memory, rollback_command(story.memories[2], 2), story.commits)
+    told = preview_undo(story.memory, rollback_command(story.memories[2]), story.commits)
     assert [(note.kind, note.fact, note.section) for note in told.superseded] == [
         ("erased", None, WORK),
         ("erased", "fact_2_0", None),
     ]
     assert "commit 4" in told.superseded[0].detail
     assert [type(event) for event in told.events] == [FactRemoved]
-    later = preview_undo(story.memory, rollback_command(story.memories[4], 4), story.commits)
+    later = preview_undo(story.memory, rollback_command(story.memories[4]), story.commits)
     assert later.superseded == ()
 
 
@@ -794,7 +794,7 @@ def test_an_undo_that_was_planned_before_an_erasure_is_refused(kind: str) -> Non
     if kind == "revert":
         command: Revert | RollBack = revert_command(story.commits[2], seen=3)
     else:
-        command = rollback_command(story.memories[2], 2, seen=story.memory.seq)
+        command = rollback_command(story.memories[2], seen=story.memory.seq)
     story.forget(ForgetMatching("oslo"))
     with pytest.raises(ConflictError):
         decide(story.memory, msgspec.structs.replace(command, at=at(5)))
@@ -1060,7 +1060,7 @@ def test_no_undo_brings_anything_erased_back(story: Scene, data: st.DataObject) 
     texts = asked_texts(story, request)
     story.forget(request)
     for seq in range(1, story.memory.seq):
-        back_to = msgspec.structs.replace(rollback_command(story.memories[seq], seq), at=story.now())
+        back_to = msgspec.structs.replace(rollback_command(story.memories[seq]), at=story.now())
         told = [preview_undo(story.memory, back_to, story.commits)]
         if seq > 1:
             undo = msgspec.structs.replace(revert_command(story.commits[seq - 1], force=True), at=story.now())
