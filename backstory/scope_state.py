@@ -19,6 +19,7 @@ from backstory.ledger.log.pipeline import Salts
 from backstory.ledger.log.writer import Listener, Writer
 from backstory.outbox.faults import Faults, ScopeFaults
 from backstory.projections.context import Blocks, ScopeBlocks, Shares, tokens_for
+from backstory.projections.derived_files import SQLITE
 from backstory.projections.document.fact_use import FactUse, ScopeUse
 from backstory.projections.document.projector import DocumentProjector, ScopeDocument
 from backstory.projections.index.builder import IndexProgress
@@ -428,6 +429,7 @@ class ScopeStates:
 
     def parts(self) -> Iterator[Renews]:
         """Yield what begins anew in a forked child, the oldest first."""
+        yield SQLITE
         yield self.searches.embedding
         if self.witness is not None:
             yield self.witness.sender

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
-from backstory.ledger.concurrency.forks import register
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.ledger.disk.files import make_folder, translated
 from backstory.ledger.disk.locks import polled, try_lock
@@ -80,13 +79,12 @@ def remove(path: Path, but: Path | None = None) -> None:
 _FORK_SECONDS = 1.0
 
 
-class _InUse:
+class _SqliteUse:
     """Threads that use SQLite; a fork waits for them: what one has locked within SQLite stays locked in a child."""
 
     def __init__(self) -> None:
         self._mine = threading.local()
         self.renew()
-        register(self)
 
     def renew(self) -> None:
         """Begin anew in a forked child, where none of the parent's threads is."""
@@ -133,7 +131,8 @@ class _InUse:
             self._changed.notify_all()
 
 
-_in_use = _InUse()
+SQLITE = _SqliteUse()
+"""Of this process; every home pauses it for a fork."""
 
 
 @contextmanager
@@ -156,7 +155,7 @@ def classified(*, io_is_damage: bool = False) -> Iterator[None]:
     if not io_is_damage:
         unusable.add(sqlite3.SQLITE_IOERR)
     try:
-        with _in_use:
+        with SQLITE:
             yield
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -88,7 +88,9 @@ _paused = threading.local()
 def _living() -> list[Renews]:
     # References are copied in one step: other threads register objects meanwhile.
     things = [thing for ref in _registered.valuerefs() if (thing := ref()) is not None]
-    return [part for thing in things for part in (thing.parts() if isinstance(thing, Owns) else (thing,))]
+    parts = (part for thing in things for part in (thing.parts() if isinstance(thing, Owns) else (thing,)))
+    # Several homes may name the same part.
+    return list({id(part): part for part in parts}.values())
 
 
 def _before_fork() -> None:

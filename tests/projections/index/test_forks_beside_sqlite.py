@@ -7,14 +7,13 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
-from fakes import PATIENCE
+from fakes import PATIENCE, open_home
 
 from backstory.projections import derived_files
-from backstory.projections.derived_files import classified, connect
-
-in_use = derived_files._in_use
+from backstory.projections.derived_files import SQLITE, classified, connect
 
 
 @contextmanager
@@ -45,26 +44,28 @@ def thread_within(nested: threading.Event | None = None) -> Iterator[threading.E
 def test_a_fork_waits_until_no_thread_uses_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(derived_files, "_FORK_SECONDS", 0.05)
     with thread_within():
-        assert not in_use.pause()
+        assert not SQLITE.pause()
     monkeypatch.setattr(derived_files, "_FORK_SECONDS", PATIENCE)
     nested = threading.Event()
     with thread_within(nested) as leave:
         threading.Timer(0.01, nested.set).start()
         threading.Timer(0.02, leave.set).start()
-        assert in_use.pause()
+        assert SQLITE.pause()
         # The thread that forks may go on meanwhile, others come in afterwards.
         with classified():
             pass
         entered = threading.Event()
-        other = threading.Thread(target=lambda: (in_use.__enter__(), entered.set(), in_use.__exit__()))
+        other = threading.Thread(target=lambda: (SQLITE.__enter__(), entered.set(), SQLITE.__exit__()))
         other.start()
         assert not entered.wait(0.05)
-        in_use.resume()
+        SQLITE.resume()
         assert entered.wait(PATIENCE)
         other.join(PATIENCE)
 
 
-def test_children_of_a_process_whose_threads_use_sqlite_can_use_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_of_a_process_whose_threads_use_sqlite_can_use_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(derived_files, "_FORK_SECONDS", PATIENCE)
     ended = threading.Event()
 
@@ -77,14 +78,16 @@ def test_children_of_a_process_whose_threads_use_sqlite_can_use_it(monkeypatch: 
     for thread in threads:
         thread.start()
     try:
-        for _ in range(20):
-            child = os.fork()
-            if child == 0:
-                signal.alarm(int(PATIENCE))
-                with classified(), closing(connect(None, busy_seconds=1)) as db:
-                    db.execute("CREATE TABLE some (a)")
-                os._exit(0)
-            assert os.waitpid(child, 0)[1] == 0
+        # A home has a fork wait, whatever memory of it is in use.
+        with open_home(tmp_path, background=False):
+            for _ in range(20):
+                child = os.fork()
+                if child == 0:
+                    signal.alarm(int(PATIENCE))
+                    with classified(), closing(connect(None, busy_seconds=1)) as db:
+                        db.execute("CREATE TABLE some (a)")
+                    os._exit(0)
+                assert os.waitpid(child, 0)[1] == 0
     finally:
         ended.set()
         for thread in threads:
