@@ -20,7 +20,7 @@ from backstory.ledger.erasure.requests import (
     ForgetShared,
     ForgetThread,
 )
-from backstory.ledger.erasure.transcript import words_used
+from backstory.ledger.erasure.walk import words_used
 from backstory.ledger.learning.sharing import try_to_deliver
 from backstory.ledger.log.commits import read_durable_commits
 from backstory.ledger.log.writer import Writer

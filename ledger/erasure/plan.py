@@ -41,8 +41,15 @@ from backstory.ledger.erasure.requests import (
     Walk,
 )
 from backstory.ledger.erasure.target import ErasureTarget, find_target, summary_in
-from backstory.ledger.erasure.transcript import EvidenceTurns, read_transcript, words_in_staying_turns
-from backstory.ledger.erasure.walk import LedgerWalk, Marking, SummarySources, walk_until_settled
+from backstory.ledger.erasure.walk import (
+    EvidenceTurns,
+    LedgerWalk,
+    Marking,
+    SummarySources,
+    read_transcript,
+    walk_until_settled,
+    words_in_staying_turns,
+)
 
 
 def _restated(walk: LedgerWalk, target: ErasureTarget) -> tuple[LedgerEvent, ...]:

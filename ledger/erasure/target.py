@@ -50,8 +50,7 @@ from backstory.ledger.erasure.content import (
     texts_of,
     words_in,
 )
-from backstory.ledger.erasure.evidence import FactSources
-from backstory.ledger.erasure.lineage import Lineage
+from backstory.ledger.erasure.evidence import FactSources, Lineage
 from backstory.ledger.erasure.requests import (
     Erasure,
     ForgetEverything,

@@ -92,15 +92,12 @@ class GroupCommit:
 
     def add(self, line: bytes, commit: Commit, failures: int) -> PendingCommit:
         """Queue a line behind the others; one that was decided before a failed write is refused."""
-        pending = PendingCommit(line, commit)
         with self._mutex:
-            if failures != self.failures:
-                pending.settle(self._overtaken(commit))
-                return pending
-            if self._waiting and self._waiting[-1].commit.hash != commit.prev:
-                # The store checks the expected version of a batch, not of each line in it.
-                pending.settle(self._overtaken(commit))
-                return pending
+            # The store checks the expected version of a batch, not of each line in it.
+            follows = not self._waiting or self._waiting[-1].commit.hash == commit.prev
+            if failures != self.failures or not follows:
+                return self.refuse(line, commit)
+            pending = PendingCommit(line, commit)
             self._waiting.append(pending)
             if self._complete is not None and len(self._waiting) >= self._company:
                 self._complete.release()

@@ -214,7 +214,7 @@ class TranscriptWriter(StreamWriter):
             now = self._state.transcript.head
             if expected not in (None, now):
                 raise WrongExpectedVersionError(f"{self.transcript_stream} has grown to {now.seq}", actual=now.seq)
-            at = max(spell_moment(self.clock.now()), self._state.transcript.at)
+            at = self._now()
             known = self._thread(thread)
             # Turns that were cut off the transcript may be covered; their ordinals are not used again.
             highest = self._state.coverage.highest(thread)
@@ -233,14 +233,18 @@ class TranscriptWriter(StreamWriter):
             # Part of a conversation is recognised when it is sent again; part of an append is not.
             whole = mode == "append" and any(message.id is None for message in arrival.fresh)
             at_most = len(arrival.fresh) if whole else TURNS_PER_COMMIT
-            return [self._append_turns(cause, turns, events, at) for turns, events in arrival.commits(at_most)]
+            return [self._append_said(cause, turns, events, at) for turns, events in arrival.commits(at_most)]
 
         events = [event for commit in self._write(self._transcript_queue, queue_turns) for event in commit.events]
         superseded = sum(isinstance(event, TurnSuperseded) for event in events)
         turns = len(events) - superseded
         return RecordedDelivery(turns, len(messages) - turns, superseded)
 
-    def _append_turns(self, cause: Cause, turns: TurnRange | None, events: tuple[Event, ...], at: str) -> PendingCommit:
+    def _now(self) -> str:
+        """Return the time of the next commit, no earlier than that of the last one."""
+        return max(spell_moment(self.clock.now()), self._state.transcript.at)
+
+    def _append_said(self, cause: Cause, turns: TurnRange | None, events: tuple[Event, ...], at: str) -> PendingCommit:
         self._pipeline.fold_decided(self._transcript_queue)
         head = self._state.transcript.head
         owner = self.scope if head.seq == 0 else Scope()
@@ -286,9 +290,7 @@ class TranscriptWriter(StreamWriter):
             self._pipeline.catch_up(self._ledger_queue, self._transcript_queue)
             known = self._thread(cause.thread or "")
             events = tuple(event(known, n) for n in sorted(set(ordinals)) if applies(known, n))
-            at = max(spell_moment(self.clock.now()), self._state.transcript.at)
-            head = self._state.transcript.head
-            return [self._pipeline.add(self._transcript_queue, head, Draft(at, cause, events))] if events else []
+            return [self._append_said(cause, None, events, self._now())] if events else []
 
         commits = self._write(self._transcript_queue, queue_changes)
         return tuple(

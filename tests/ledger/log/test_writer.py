@@ -10,12 +10,12 @@ from one_thread import chat
 from streams import memory_at
 
 from backstory.ledger.core.commands import Clear, Summarize
-from backstory.ledger.core.commit import Cause, Head
+from backstory.ledger.core.commit import EMPTY, Cause, Head
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import TurnRange, UpdateFailed
 from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
-from backstory.ledger.log.commits import must_not_shrink
+from backstory.ledger.log.commits import must_not_shrink, read_commits_and_ends
 from backstory.ledger.log.pipeline import GroupCommit
 from backstory.ledger.log.writer import Writer
 
@@ -57,6 +57,21 @@ def test_a_log_that_ends_earlier_or_in_another_commit_is_damaged(now: Head, kind
     assert damage.value.kind == kind
     must_not_shrink("users/ada/ledger", Head(3, "a"), Head(4, "b"))
     must_not_shrink("users/ada/ledger", Head(0, ""), Head(0, ""))
+
+
+@pytest.mark.parametrize("order", [(0, 2, 1), (1, 0, 2), (0, 2), (0, 0, 1)])
+def test_a_line_out_of_its_place_is_damage_even_where_lines_are_not_hashed_again(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch, order: tuple[int, ...]
+) -> None:
+    for _ in range(3):
+        last = writer.commit(Clear(at=""), Cause(kind="clear")).seq
+    stream = ADA.stream(LEDGER)
+    lines = list(writer.store.read(stream, 0))
+    whole = read_commits_and_ends(writer.store, stream, EMPTY, None, verified=last)
+    assert [commit.seq for commit, _ in whole] == list(range(1, last + 1))
+    monkeypatch.setattr(writer.store, "read", lambda *_, **__: iter([lines[place] for place in order]))
+    with pytest.raises(CorruptLogError):
+        list(read_commits_and_ends(writer.store, stream, EMPTY, None, verified=last))
 
 
 def test_memory_at_a_time_holds_the_commit_of_that_time(writer: Writer, clock: FakeClock) -> None:

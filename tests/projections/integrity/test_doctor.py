@@ -19,6 +19,7 @@ from backstory.ledger.core.commit import FORMAT, head_of
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.lifecycle.maintenance import doctor
+from backstory.projections.index.index import ScopeIndex
 from backstory.projections.integrity.remedies import REMEDIES, Check
 from backstory.testing.lines import as_file, by_hand, erase
 
@@ -351,9 +352,11 @@ def test_the_scope_that_is_named_is_verified_once_however_large_it_is(
     assert wrong(examine(home.path, scope=SCOPE)) == ["logs", "missing"]
 
 
-def test_an_index_that_differs(home: Home) -> None:
+def test_an_index_that_differs(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     told = {SCOPE: ["places of facts differ from the log"]}
-    checks = examine(home.path, differing=lambda scope: told[scope])
+    (home.path / "users" / "ada" / "index.sqlite").touch(0o600)
+    monkeypatch.setattr(ScopeIndex, "differs", lambda index: told[index.scope])
+    checks = examine(home.path)
     assert wrong(checks) == ["logs", "index_differs"]
     assert "users/ada/index.sqlite" in hint(checks, "index_differs")
 
