@@ -109,7 +109,7 @@ class RunRecorder:
         if known is None and conversation.asked:
             # Another process, or an earlier one, may have recorded it.
             nothing: Sequence[str] = ()
-            known = next(iter(self._fail_safe.guarded(scope, "record", recorded, nothing)), None)
+            known = next(iter(self._fail_safe.guarded(scope, "inject", recorded, nothing)), None)
         return known or f"run-{uuid4()}"
 
     def end(self, run: Run, state: RunState, given: Mapping[str, object]) -> Run:

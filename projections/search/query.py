@@ -91,6 +91,7 @@ class Search(ReadModel):
         self._min_similarity = min_similarity
         self._follower = follower
         self._written = written
+        self._warned = False
         self._kept = self._begin()
 
     def _begin(self) -> Known:
@@ -137,7 +138,8 @@ class Search(ReadModel):
             keep = kept.keys(within, bounds)
             by_words = kept.words(within).ranked(said, depth, keep, kept.worth(within)) if said else []
         near = Near() if meaning is None else meaning.near(said, within, depth, standing=standing, keep=keep)
-        found = {one.key for one in (*by_words, *near.ranked)}
+        # In their order, by which equals stand.
+        found = dict.fromkeys(one.key for one in (*by_words, *near.ranked))
         by_cited: Sequence[Scored] = ()
         citing: Collection[str] = found
         if within == "facts":
@@ -155,11 +157,20 @@ class Search(ReadModel):
         return Found(hits, within, total, near.model, min(near.embedded, total), near.trouble)
 
     def _by_turns(self, query: str, citing: Collection[str]) -> list[Scored]:
-        """Rank facts by the turns that they cite, if any does; a long transcript is not waited for."""
+        """Rank facts by the turns that they cite, if any does.
+
+        A long transcript is not waited for, and facts are found, too, where it cannot be read.
+        """
         if not citing or not self._is_near():
             return []
-        with self._up_to_date("turns") as kept:
-            return kept.by_turns(query, _CITED_TURNS, citing)
+        try:
+            with self._up_to_date("turns") as kept:
+                return kept.by_turns(query, _CITED_TURNS, citing)
+        except BackstoryError as error:
+            # Logged as a warning once: a host may search all the time.
+            level, self._warned = logging.DEBUG if self._warned else logging.WARNING, True
+            _log.log(level, "%s: facts are not ordered by the turns that they cite: %s", self._writer.scope, error)
+            return []
 
     def _by_facts(self, meaning: SemanticSearch, query: str, found: Collection[str]) -> list[Scored]:
         """Rank the turns found by the meaning of the facts that cite them."""

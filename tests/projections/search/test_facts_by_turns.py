@@ -115,6 +115,20 @@ def test_what_cites_nothing_is_not_behind_what_cites_a_turn_that_fits(
         assert found(each, "old oven bake bread")[0] == "Has an old oven, and bakes bread"
 
 
+@pytest.mark.parametrize("settings", [{}, {"embedding_model": "none"}], ids=["by both", "by words"])
+def test_facts_are_found_where_the_transcript_cannot_be_read(
+    tmp_path: Path, settings: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_home(tmp_path, **settings) as bs:  # type: ignore[arg-type]
+        learn(bs.memory("ada"), embed=not settings)
+    transcript = tmp_path / "users" / "ada" / "transcript.jsonl"
+    transcript.write_bytes(transcript.read_bytes().replace(b"attic", b"cabin"))
+    with open_home(tmp_path, **settings) as bs:  # type: ignore[arg-type]
+        assert set(found(bs.memory("ada"), "old instrument bake bread")) == set(FACTS.values())
+        assert set(found(bs.memory("ada"), "old instrument")) == set(FACTS.values())
+    assert [record.levelname for record in caplog.records if "turns that they cite" in record.message] == ["WARNING"]
+
+
 def test_a_hit_says_so(memory: MemoryHandle) -> None:
     first, second = memory.search("old instrument bake bread", min_similarity=0.5, explain=True)
     assert (first.why.cited_rank, second.why.cited_rank) == (1, 2)
@@ -175,6 +189,23 @@ def test_of_turns_alike_that_comes_first_whose_fact_means_it(bs: Backstory, monk
         assert order() == [("u1", 1), ("u2", None)]
         memory.remove_fact(memory.facts()[0].id)
         assert order() == [("u2", None), ("u1", None)]
+
+
+def test_of_turns_with_the_same_fact_the_order_is_that_of_their_words(
+    bs: Backstory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backstory.config.embedder_factory.as_embedder", lambda *_: Kites())
+    ids = [f"u{number}" for number in range(12)]
+    with open_home(bs.home) as home:
+        memory = home.memory("ada")
+        memory.record("t1", [{"role": "user", "content": "Yes, that old one.", "id": turn} for turn in ids])
+        memory.extract(
+            [RecordedReply("t1", json.dumps({"newFacts": [{"content": "A kite", "confidence": 0.9, "evidence": ids}]}))]
+        )
+        memory.embed()
+        hits = memory.search("old toy", within="turns", top_k=12, explain=True)
+        assert len(hits) == 12
+        assert [hit.why.cited_rank for hit in hits] == [hit.why.words_rank for hit in hits]
 
 
 @pytest.mark.parametrize("within", ["facts", "turns"])
