@@ -74,7 +74,6 @@ if TYPE_CHECKING:
     from backstory.operations.document_access import DocumentAccess as DocumentAccess
     from backstory.operations.learning import Recorded as Recorded
     from backstory.operations.recording import Intake as Intake
-    from backstory.operations.search import Within as Within
     from backstory.operations.undoing import ClearedAgent as ClearedAgent
     from backstory.operations.undoing import UndoResult as UndoResult
     from backstory.otel import OpenTelemetryObserver as OpenTelemetryObserver
@@ -113,6 +112,7 @@ if TYPE_CHECKING:
     from backstory.projections.index.timeline import TimelineBucket as TimelineBucket
     from backstory.projections.integrity.stream_check import Problem as Problem
     from backstory.projections.integrity.verify import Verification as Verification
+    from backstory.projections.search.filters import Within as Within
     from backstory.projections.search.results import Explanation as Explanation
     from backstory.projections.search.results import Found as Found
     from backstory.projections.search.results import Hit as Hit
@@ -182,7 +182,6 @@ metagpt.turns Turns
 operations.document_access DocumentAccess
 operations.learning Recorded
 operations.recording Intake
-operations.search Within
 otel OpenTelemetryObserver
 projections.context Context
 projections.context.why_said WhySaid
@@ -200,6 +199,7 @@ projections.index.timeline DayUsage ModelUsage
 projections.index.timeline CommitTime Timeline TimelineBucket
 projections.integrity.stream_check Problem
 projections.integrity.verify Verification
+projections.search.filters Within
 projections.search.results Explanation Found Hit
 projections.search.vectors.background_embedding Embedded
 projections.turns TurnView

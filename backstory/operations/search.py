@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import Literal
 
 import msgspec
 
@@ -19,14 +18,12 @@ from backstory.ledger.log.writer import Writer
 from backstory.ledger.text.tags import read_filter
 from backstory.projections.context.joined import USERS
 from backstory.projections.history.times import When
-from backstory.projections.search.filters import SearchFilters
+from backstory.projections.search.filters import SearchFilters, Within
 from backstory.projections.search.query import find_among
 from backstory.projections.search.results import Found
 from backstory.projections.search.vectors.background_embedding import Embedded
 from backstory.services.named import must_know
 from backstory.services.services import Operations, ScopeServices
-
-Within = Literal["facts", "turns"]
 
 _MAX_SECONDS = 1e9
 """Longer than any caller waits, and still a number that a clock accepts."""
@@ -36,46 +33,23 @@ class _Asked(msgspec.Struct, frozen=True):
     """A search as it was asked for; see `MemoryHandle.search`."""
 
     query: str
-    top_k: int | None
-    within: Within
-    category: str | None
-    thread: str | None
-    since: str | None
-    until: str | None
+    top_k: int
+    filters: SearchFilters
     min_similarity: float | None
     explain: bool
-    tags: tuple[str, ...]
     true_in: tuple[str, str] | None = None
     """The span of time in which facts have to have been true; None: only what is in memory."""
 
 
-def _find(services: ScopeServices, writer: Writer, asked: _Asked, most: int) -> Found:
+def _find(services: ScopeServices, writer: Writer, asked: _Asked) -> Found:
+    query, top_k, filters, explain = asked.query, asked.top_k, asked.filters, asked.explain
     if asked.true_in is not None:
-        bounds = SearchFilters.read(
-            asked.within,
-            category=asked.category,
-            thread=asked.thread,
-            since=asked.since,
-            until=asked.until,
-            tags=asked.tags,
-        )
-        facts = services.true_in(writer, None, *asked.true_in)
-        return find_among(facts, asked.query, most, bounds, explain=asked.explain)
-    return services.home.states(writer.scope).search.find(
-        asked.query,
-        most,
-        within=asked.within,
-        category=asked.category,
-        thread=asked.thread,
-        since=asked.since,
-        until=asked.until,
-        tags=asked.tags,
-        min_similarity=asked.min_similarity,
-        explain=asked.explain,
-    )
+        return find_among(services.true_in(writer, None, *asked.true_in), query, top_k, filters, explain=explain)
+    search = services.home.states(writer.scope).search
+    return search.find(query, top_k, filters, min_similarity=asked.min_similarity, explain=explain)
 
 
-def _joined(services: ScopeServices, asked: _Asked, own: Found, users: Found, most: int) -> Found:
+def _joined(services: ScopeServices, asked: _Asked, own: Found, users: Found) -> Found:
     """Join what was found in an agent's memory and in its user's: equal facts once, each hit with its owner.
 
     The scores of two searches compare only where both ranked in the same way; otherwise the hits take turns.
@@ -91,7 +65,7 @@ def _joined(services: ScopeServices, asked: _Asked, own: Found, users: Found, mo
     else:
         hits = [hit for pair in zip_longest(ours, theirs) for hit in pair if hit is not None]
     return Found(
-        tuple(hits[:most]),
+        tuple(hits[: asked.top_k]),
         own.within,
         own.total + users.total,
         own.model or users.model,
@@ -175,30 +149,31 @@ class Searching(Operations):
             UsageError: A value cannot be one of its kind, or nothing lies between `since` and `until`.
             NotFoundError: There is no such thread and, within facts, no live fact from it.
         """
+        services = self._services
         query = checks.text("query", query)
-        most = None if top_k is None else checks.whole("top_k", top_k, 1)
+        most = services.home.states.searches.top_k if top_k is None else checks.whole("top_k", top_k, 1)
         floor = None if min_similarity is None else checks.number("min_similarity", min_similarity, -1, 1)
         source = None if thread is None else checks.text("thread", thread)
         category = None if category is None else checks.text("category", category)
-        wanted = read_filter(tags or ())
-        first, end = self._services.times().span(since, until)
+        first, end = services.times().span(since, until)
         span = ("", "~") if include_past else None
         if valid_at is not None:
-            span = self._services.times().valid_span("valid_at", valid_at)
+            span = services.times().valid_span("valid_at", valid_at)
         if span is not None and within != "facts":
             raise UsageError("only facts are true at a time or have ended: search facts, or ask turns for neither")
-        asked = _Asked(query, most, within, category, source, first, end, floor, explain, wanted, span)
-        services = self._services
+        filters = SearchFilters.read(
+            within, category=category, thread=source, since=first, until=end, tags=read_filter(tags or ())
+        )
+        asked = _Asked(query, most, filters, floor, explain, span)
         # An agent may also read its user's facts; the turns are always its own.
-        reading = services.reading() if asked.within == "facts" else services.writer
-        beside = services.beside() if asked.within == "facts" else None
-        most = services.home.states.searches.top_k if asked.top_k is None else asked.top_k
-        own = _find(services, reading, asked, most)
-        found = own if beside is None else _joined(services, asked, own, _find(services, beside, asked, most), most)
+        reading = services.reading() if within == "facts" else services.writer
+        beside = services.beside() if within == "facts" else None
+        own = _find(services, reading, asked)
+        found = own if beside is None else _joined(services, asked, own, _find(services, beside, asked))
         _count_trouble(services, found)
-        if asked.thread is not None and not found:
-            _must_be_a_source(services, beside or reading, asked.thread, asked.within)
-        if asked.within == "facts" and asked.true_in is None and found:
+        if source is not None and not found:
+            _must_be_a_source(services, beside or reading, source, within)
+        if within == "facts" and span is None and found:
             for writer in (reading, beside):
                 ids = [hit.id for hit in found if writer is not None and hit.owner in (None, writer.scope)]
                 if writer is not None and ids:

@@ -1,7 +1,8 @@
 """Corpus of a scope: its live facts and the turns that stand, as entries that can be found.
 
-Both follow what they are taken from: facts by comparing one memory with the last one seen, turns by asking the follower
-of the transcript what is new. What they hand out is what an index has to do to be up with them.
+Both follow what they are taken from: facts by the events since the last memory seen, or by comparing it with the newest
+one; turns by asking the follower of the transcript what is new. What they hand out is what an index has to do to be up
+with them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, assert_never
 
 import msgspec
 
-from backstory.ledger.core.commit import Head
+from backstory.ledger.core.commit import EMPTY, Head
+from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import (
     ErasureEvent,
     Event,
@@ -28,8 +30,9 @@ from backstory.ledger.core.events import (
     UpdateEvent,
 )
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.core.scope import Scope
+from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.engines.port import EventStore
+from backstory.ledger.log.commits import read_commits_and_ends
 from backstory.projections.search.lexical.entry import Entry, key_at
 from backstory.projections.turns import FollowerOrigin, NewTurns, Seen, TurnFollower, TurnView
 
@@ -43,6 +46,9 @@ _DAY = 10
 
 LATEST = "~"
 """Behind every time that there is."""
+
+_MOST_COMMITS = 1_000
+"""Commits that are read. To compare the memories takes less time than to read more."""
 
 
 class IndexChange(msgspec.Struct, frozen=True):
@@ -146,6 +152,39 @@ class LiveFacts:
             for key in (*others, *fresh):
                 self._filed.put(now[key])
         return IndexChange([fact_entry(now[key]) for key in (*put, *fresh)], drop, anew=not before)
+
+
+class FactChanges:
+    """Reads the events of a ledger on from the head that was asked for last; not safe for threads."""
+
+    def __init__(self, store: EventStore, scope: Scope) -> None:
+        self._store = store
+        self._ledger = scope.stream(LEDGER)
+        self.head, self._end = EMPTY, 0
+        """The head that was asked for last."""
+
+    def until(self, head: Head) -> Sequence[Event] | None:
+        """Return the events after the head of the last call up to another; None where they are not known.
+
+        Raises:
+            StoreError: The ledger cannot be read.
+        """
+        before, begin = self.head, self._end
+        if head == before:
+            return ()
+        # It is the end only where nothing was written since; the store searches for a line that is not where it says.
+        self.head, self._end = head, self._store.state(self._ledger).size
+        if not before.seq or not before.seq < head.seq <= before.seq + _MOST_COMMITS:
+            return None
+        events: list[Event] = []
+        try:
+            for commit, end in read_commits_and_ends(self._store, self._ledger, before, begin, until=head):
+                events.extend(commit.events)
+                before, self._end = commit.head, end
+        except CorruptLogError:
+            # The ledger may be another one. If it is damage, reading the memory meets it.
+            return None
+        return events if before == head else None
 
 
 _Differences: TypeAlias = tuple[list[str], list[str], list[str]]

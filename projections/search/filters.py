@@ -1,9 +1,9 @@
-"""Filters of a search: category, thread, span of time, tags; applied before anything is ranked."""
+"""Filters of a search: facts or turns, category, thread, span of time, tags; applied before anything is ranked."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 import msgspec
 
@@ -19,17 +19,20 @@ if TYPE_CHECKING:
 _FEW = 1000
 """So few are gathered at once."""
 
-SPACES = ("facts", "turns")
+Within = Literal["facts", "turns"]
 """What there is to search in."""
+
+SPACES: tuple[Within, ...] = get_args(Within)
 
 
 class SearchFilters(msgspec.Struct, frozen=True):
-    """Only what is of this category, of this thread, from `since` on and before `until`, with all of these tags.
+    """Facts or turns of this category, of this thread, from `since` on and before `until`, with all of these tags.
 
     None bounds nothing. The category is casefolded. Of a fact the thread is its source and the time its creation.
     Make one with `SearchFilters.read`.
     """
 
+    within: Within = "facts"
     category: str | None = None
     thread: str | None = None
     since: str | None = None
@@ -39,12 +42,12 @@ class SearchFilters(msgspec.Struct, frozen=True):
     @classmethod
     def read(
         cls,
-        within: str,
+        within: Within = "facts",
         *,
-        category: str | None,
-        thread: str | None,
-        since: str | None,
-        until: str | None,
+        category: str | None = None,
+        thread: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
         tags: tuple[str, ...] = (),
     ) -> SearchFilters:
         """Check what a search was asked to keep to; the times are as the logs spell them.
@@ -58,11 +61,16 @@ class SearchFilters(msgspec.Struct, frozen=True):
             raise UsageError("only facts have a category: leave it out, or search within facts")
         if category is not None and not category.strip():
             raise UsageError("the category to search in has no name")
-        return cls(None if category is None else category.strip().casefold(), thread, since, until, tags)
+        return cls(within, None if category is None else category.strip().casefold(), thread, since, until, tags)
+
+    @property
+    def bounds_nothing(self) -> bool:
+        """Whether everything lies within."""
+        return self == SearchFilters(self.within)
 
     def of_facts(self, facts: LiveFacts) -> Collection[str] | None:
         """Return the ids of the facts that lie within; None where nothing is bounded."""
-        if self == _EVERYTHING:
+        if self.bounds_nothing:
             return None
         live = facts.live
         files = facts.filed().smallest(self.category, self.thread, self.since, self.until)
@@ -90,7 +98,7 @@ class SearchFilters(msgspec.Struct, frozen=True):
 
     def of_turns(self, turns: StandingTurns) -> Collection[str] | None:
         """Return the keys of the turns that lie within; None where nothing is bounded."""
-        if self == _EVERYTHING:
+        if self.bounds_nothing:
             return None
         first, end, tags = self.since or "", self.until or LATEST, frozenset(self.tags)
 
@@ -126,6 +134,3 @@ class SearchFilters(msgspec.Struct, frozen=True):
             return fresh.union(map(stored.places.key, slots.nonzero()[0].tolist()))
 
         return StoredFilter(test, gather, int(slots.sum()) + len(fresh), stored.places, slots)
-
-
-_EVERYTHING = SearchFilters()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from backstory.projections.search.lexical.entry import Scored
+from backstory.projections.search.results import Explanation
 
 _CALM = 3
 """Reciprocal rank fusion's constant: the larger, the less the first places count against the next. It is small, so that
@@ -23,19 +24,14 @@ much as words of facts and as meaning of turns."""
 
 
 class Fused(msgspec.Struct, frozen=True):
-    """An entry that was found, with its rank (from 1) and score in each ranking that has it.
+    """An entry that was found, with its place in each ranking that has it.
 
     `score` is 1 for what comes first in all rankings.
     """
 
     key: str
     score: float
-    words_rank: int | None = None
-    words_score: float | None = None
-    meaning_rank: int | None = None
-    meaning_score: float | None = None
-    cited_rank: int | None = None
-    cited_score: float | None = None
+    why: Explanation
 
 
 def fused(
@@ -74,7 +70,8 @@ def fused(
         cited_rank, cited_score = cited.get(key, (None, None))
         third = of_cited(cited_rank, cited_score) if key in citing else first
         score = (first + weight * second + cited_weight * third) / (1 + weight + cited_weight)
-        found.append(Fused(key, score, words_rank, words_score, meaning_rank, meaning_score, cited_rank, cited_score))
+        places = words_rank, words_score, meaning_rank, meaning_score, cited_rank, cited_score
+        found.append(Fused(key, score, Explanation((), *places)))
     found.sort(key=lambda one: -one.score)
     return found[:k]
 
@@ -94,7 +91,8 @@ def by_words_and_cited(
         cited_rank, cited_score = cited.get(one.key, (None, None))
         other = most * of_cited(cited_rank, cited_score) if cited and one.key in citing else one.score
         score = (one.score + other) / 2
-        found.append(Fused(one.key, score, rank, one.score, cited_rank=cited_rank, cited_score=cited_score))
+        why = Explanation(words_rank=rank, words_score=one.score, cited_rank=cited_rank, cited_score=cited_score)
+        found.append(Fused(one.key, score, why))
     return sorted(found, key=lambda one: -one.score)
 
 

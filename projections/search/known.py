@@ -19,8 +19,7 @@ from backstory.ledger.log.writer import Writer
 from backstory.projections.context.given import FoundTurn
 from backstory.projections.derived_files import DamagedError
 from backstory.projections.search.cited_facts import CitedFacts
-from backstory.projections.search.corpus import IndexChange, LiveFacts, StandingTurns, fact_entry
-from backstory.projections.search.fact_changes import FactChanges
+from backstory.projections.search.corpus import FactChanges, IndexChange, LiveFacts, StandingTurns, fact_entry
 from backstory.projections.search.filters import SearchFilters
 from backstory.projections.search.fusion import Fused
 from backstory.projections.search.lexical.entry import Entry, Scored, Worth
@@ -243,9 +242,9 @@ class Known:
         """What can be found, by its key."""
         return self.facts.live if within == "facts" else self.turns.standing
 
-    def keys(self, within: str, bounds: SearchFilters) -> Collection[str] | None:
-        """What lies within bounds; None for everything."""
-        return bounds.of_facts(self.facts) if within == "facts" else bounds.of_turns(self.turns)
+    def keys(self, filters: SearchFilters) -> Collection[str] | None:
+        """What lies within filters; None for everything."""
+        return filters.of_facts(self.facts) if filters.within == "facts" else filters.of_turns(self.turns)
 
     def worth(self, within: str) -> Worth | None:
         """What decides between equals: of facts how sure they are; of turns nothing but their order."""
@@ -310,16 +309,9 @@ class Known:
 
 def why_found(one: Fused, words: LexicalIndex, query: str) -> Explanation:
     """Say why something was found."""
-    parts = () if one.words_rank is None else words.explain(query, one.key)
-    return Explanation(
-        parts,
-        one.words_rank,
-        one.words_score,
-        one.meaning_rank,
-        one.meaning_score,
-        one.cited_rank,
-        one.cited_score,
-    )
+    if one.why.words_rank is None:
+        return one.why
+    return msgspec.structs.replace(one.why, words=words.explain(query, one.key))
 
 
 def hit_of(found: Fact | TurnView, one: Fused, why: Explanation | None) -> Hit:
@@ -340,7 +332,7 @@ def hit_of(found: Fact | TurnView, one: Fused, why: Explanation | None) -> Hit:
             expires_at=found.expires_at,
             tags=found.tags,
             attributes=found.attributes,
-            by_meaning=one.words_rank is None,
+            by_meaning=one.why.words_rank is None,
             why=why,
         )
     return Hit(
@@ -352,6 +344,6 @@ def hit_of(found: Fact | TurnView, one: Fused, why: Explanation | None) -> Hit:
         role=found.role,
         at=found.at,
         name=found.name,
-        by_meaning=one.words_rank is None,
+        by_meaning=one.why.words_rank is None,
         why=why,
     )

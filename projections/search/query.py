@@ -16,8 +16,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from backstory.ledger.concurrency.forks import start_thread
-from backstory.ledger.core.errors import BackstoryError, CorruptLogError, StoreError, UsageError
+from backstory.ledger.core.errors import (
+    BackstoryError,
+    CorruptLogError,
+    ModelError,
+    StoreError,
+    UnavailableError,
+    UsageError,
+)
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import spell_moment
@@ -34,10 +43,10 @@ from backstory.projections.search.filters import SearchFilters
 from backstory.projections.search.fusion import by_words_and_cited, fused
 from backstory.projections.search.known import AT_ONCE, WORDS, Known, hit_of, why_found
 from backstory.projections.search.lexical.entry import Scored
+from backstory.projections.search.lexical.tokenizer import words_of
 from backstory.projections.search.results import Found
-from backstory.projections.search.vectors.passages import Passage, passages
-from backstory.projections.search.vectors.scope_vectors import erase_vectors
-from backstory.projections.search.vectors.semantic import Near, SemanticSearch
+from backstory.projections.search.vectors.embedder import Passage, passages
+from backstory.projections.search.vectors.scope_vectors import Vectors, erase_vectors
 from backstory.projections.turns import TurnFollower, TurnView
 
 _DEPTH = 100
@@ -60,7 +69,79 @@ _T = TypeVar("_T")
 _FACTS_AT_ONCE = 2_000
 """Facts that a prompt takes in to be compared: that takes some 20 ms."""
 
+_MORE = 4
+"""How many times more are asked for where too few of the nearest still stand."""
+
 _log = logging.getLogger(__name__)
+
+
+def _all(key: str) -> bool:  # noqa: ARG001 nothing is known of any key
+    return True
+
+
+class Near(msgspec.Struct, frozen=True):
+    """What is near a query, the best first, and how far meaning is known; see `Found`.
+
+    `missing` says of a key whether it is not embedded yet.
+    """
+
+    ranked: list[Scored] = []
+    missing: Callable[[str], bool] = _all
+    model: str | None = None
+    embedded: int = 0
+    trouble: str | None = None
+
+
+class SemanticSearch:
+    """What is known of meanings in one scope; safe for threads.
+
+    `wanted` is called whenever that may be behind; None where nothing embeds in the background.
+    """
+
+    def __init__(self, vectors: Vectors, wanted: Callable[[], None] | None) -> None:
+        self.vectors = vectors
+        self._wanted = wanted
+        self._warned = False
+
+    def near(
+        self,
+        query: str,
+        within: str,
+        depth: int,
+        *,
+        standing: Collection[str] | None = None,
+        keep: Collection[str] | None = None,
+    ) -> Near:
+        """Rank what stands by its meaning, as far as that is known; None: all that is known.
+
+        Where the query cannot be read the answer says so, and is empty. A query without a word is near nothing: a model
+        would find something near it all the same.
+        """
+        if self._wanted is not None:
+            self._wanted()
+        model, embedded = self.vectors.embedder.name, 0
+        try:
+            embedded = self.vectors.count(within)
+            ranked = self._nearest(query, within, depth, standing, keep) if embedded and words_of(query) else []
+        except (ModelError, UnavailableError) as error:
+            # Logged as a warning once: a host may search all the time.
+            _log.log(logging.DEBUG if self._warned else logging.WARNING, "search goes on by words alone: %s", error)
+            self._warned = True
+            return Near(model=model, embedded=embedded, trouble=str(error))
+        self._warned = False
+        return Near(ranked, lambda key: not self.vectors.has(within, key), model, embedded)
+
+    def _nearest(
+        self, query: str, within: str, depth: int, standing: Collection[str] | None, keep: Collection[str] | None
+    ) -> list[Scored]:
+        """What is known of meanings may lag: what does not stand any more must not take the place of what does."""
+        asked = depth
+        while True:
+            ranked = self.vectors.nearest(within, query, asked, keep)
+            found = [scored for scored in ranked if standing is None or scored.key in standing]
+            if len(found) >= depth or len(ranked) < asked:
+                return found[:depth]
+            asked *= _MORE
 
 
 class Search(ReadModel):
@@ -101,41 +182,34 @@ class Search(ReadModel):
         self,
         query: str,
         top_k: int = 5,
+        filters: SearchFilters = SearchFilters(),  # noqa: B008 it cannot be changed
         *,
-        within: str = "facts",
-        category: str | None = None,
-        thread: str | None = None,
-        since: str | None = None,
-        until: str | None = None,
-        tags: tuple[str, ...] = (),
         min_similarity: float | None = None,
         explain: bool = False,
     ) -> Found:
         """Return what is most like a query, the best first: live facts, or turns that stand.
 
         Of what is equally like it the surer fact comes first, then the newer one; of turns the newer one.
-        Only what is of `category` and `thread`, from `since` on, before `until` and with all `tags` is ranked at all.
+        Only what lies within the filters is ranked at all.
 
         Raises:
-            UsageError: There is no such place to search in, no such category; a time is none; `top_k` is below 1.
+            UsageError: `top_k` is below 1.
             CorruptLogError, StoreError, LockTimeoutError: A log cannot be read.
         """
-        bounds = SearchFilters.read(within, category=category, thread=thread, since=since, until=until, tags=tags)
         if top_k < 1:
             raise UsageError(f"top_k is {top_k}; it is at least 1")
         floor = self._min_similarity if min_similarity is None else min_similarity
-        return self._answered(lambda: self._found(query, top_k, within, bounds, floor, explain=explain))
+        return self._answered(lambda: self._found(query, top_k, filters, floor, explain=explain))
 
-    def _found(
-        self, query: str, top_k: int, within: str, bounds: SearchFilters, floor: float, *, explain: bool
-    ) -> Found:
+    def _found(self, query: str, top_k: int, filters: SearchFilters, floor: float, *, explain: bool) -> Found:
+        within = filters.within
         said = query if query.strip() else ""
         meaning = self.meaning
         depth = top_k if meaning is None and within == "turns" else max(_DEPTH, 2 * top_k)
         with self._up_to_date(within) as kept:
             standing = kept.standing(within)
             total = len(standing)
-            keep = kept.keys(within, bounds)
+            keep = kept.keys(filters)
             by_words = kept.words(within).ranked(said, depth, keep, kept.worth(within)) if said else []
         near = Near() if meaning is None else meaning.near(said, within, depth, standing=standing, keep=keep)
         # In their order, by which equals stand.
@@ -150,7 +224,7 @@ class Search(ReadModel):
         ranked = by_words_and_cited(by_words, by_cited, citing)
         if near.ranked:
             both = fused(by_words, near.ranked, near.missing, depth, within=within, by_cited=by_cited, citing=citing)
-            ranked = [one for one in both if one.words_rank is not None or (one.meaning_score or 0.0) >= floor]
+            ranked = [one for one in both if one.why.words_rank is not None or (one.why.similarity or 0.0) >= floor]
         # To read the query may have taken a model a while, and content may have been erased meanwhile.
         with self._up_to_date(within) as kept:
             hits = kept.hits(within, said, ranked, top_k, explain=explain)
@@ -324,13 +398,13 @@ def delete_stale_words(store: EventStore, scope: Scope, folder: Path) -> None:
             WordsFile(store, scope, path).read()
 
 
-def find_among(facts: Iterable[Fact], query: str, top_k: int, bounds: SearchFilters, *, explain: bool) -> Found:
+def find_among(facts: Iterable[Fact], query: str, top_k: int, filters: SearchFilters, *, explain: bool) -> Found:
     """Return which of some facts are most like a query by their words, the best first; as `Search.find`."""
     must_have_spare_files()
     from backstory.projections.search.lexical.index import LexicalIndex
 
     known = {fact.id: fact for fact in facts}
-    words = LexicalIndex(fact_entry(fact) for fact in known.values() if bounds.holds(fact))
+    words = LexicalIndex(fact_entry(fact) for fact in known.values() if filters.holds(fact))
     ranked = words.ranked(query, top_k, None, lambda key: known[key].confidence) if query.strip() else []
     hits = (
         hit_of(known[one.key], one, why_found(one, words, query) if explain else None)

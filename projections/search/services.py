@@ -11,17 +11,15 @@ from backstory.ledger.core.errors import NoModelError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.writer import Writer
 from backstory.projections.search.filters import SPACES
-from backstory.projections.search.query import Search, must_have_spare_files
+from backstory.projections.search.query import Search, SemanticSearch, must_have_spare_files
 from backstory.projections.search.vectors.background_embedding import (
     BackgroundEmbedding,
     Embedded,
     ScopeEmbedding,
     Source,
 )
-from backstory.projections.search.vectors.embedder import Embedder
-from backstory.projections.search.vectors.passages import Passage
+from backstory.projections.search.vectors.embedder import Embedder, Passage
 from backstory.projections.search.vectors.scope_vectors import VECTORS, Vectors
-from backstory.projections.search.vectors.semantic import SemanticSearch
 from backstory.projections.turns import TurnFollower
 
 

@@ -26,7 +26,7 @@ class Similarity:
         self._last: tuple[str, Mapping[str, float]] | None = None
 
     def take(self, change: IndexChange, most: int | None = None) -> None:
-        """Do what a change of what can be found calls for.
+        """Take in what has changed among the entries.
 
         Args:
             change: What has changed.

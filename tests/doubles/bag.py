@@ -9,8 +9,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from backstory.projections.search.vectors.embedder import Floats
-from backstory.projections.search.vectors.passages import Passage
+from backstory.projections.search.vectors.embedder import Floats, Passage
 
 
 class BagOfWords:

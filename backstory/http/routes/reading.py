@@ -21,10 +21,10 @@ from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import birth
 from backstory.ledger.text.tags import read_filter
 from backstory.memory import MemoryHandle
-from backstory.operations.search import Within
 from backstory.projections.context import Context
 from backstory.projections.document.document import Document
 from backstory.projections.history.moment import FactOrder, MemoryMoment
+from backstory.projections.search.filters import Within
 from backstory.projections.search.results import Found
 from backstory.projections.turns import TurnView
 from backstory.results import PolicyResult, Status

@@ -25,8 +25,7 @@ from backstory.projections.search.lexical.entry import Entry, Part, Scored, Wort
 from backstory.projections.search.lexical.lazy_filter import LazyFilter, StoredFilter
 from backstory.projections.search.lexical.neighbours import Neighbours, Weights
 from backstory.projections.search.lexical.places import StoredPlaces
-from backstory.projections.search.lexical.postings import NOWHERE, Growing, Postings, Slots
-from backstory.projections.search.lexical.tags import Tags
+from backstory.projections.search.lexical.postings import NOWHERE, Growing, Postings, Slots, Tags
 from backstory.projections.search.lexical.tokenizer import as_said, spellings, words_of, words_of_day
 
 _SATURATION = 1.2

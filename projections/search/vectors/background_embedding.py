@@ -22,7 +22,7 @@ from backstory.ledger.concurrency.jobs import Jobs
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import Scope
 from backstory.projections.read_model import ReadModel
-from backstory.projections.search.vectors.passages import Passage
+from backstory.projections.search.vectors.embedder import Passage
 from backstory.projections.search.vectors.scope_vectors import Bringing, Vectors
 
 _log = logging.getLogger(__name__)

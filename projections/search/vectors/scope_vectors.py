@@ -23,8 +23,7 @@ from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import ModelError, ModelUnavailableError, StoreError
 from backstory.projections.derived_files import UnusableError
 from backstory.projections.search.lexical.entry import Scored
-from backstory.projections.search.vectors.embedder import Embedder, Floats, packed, passages_by, query_by
-from backstory.projections.search.vectors.passages import Passage
+from backstory.projections.search.vectors.embedder import Embedder, Floats, Passage, packed, passages_by, query_by
 from backstory.projections.search.vectors.vector_file import KeptRows, Made, Stamp, VectorFile, VectorRow
 
 if TYPE_CHECKING:

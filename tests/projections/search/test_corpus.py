@@ -21,8 +21,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.memory import MemoryHandle
 from backstory.projections.search import corpus
-from backstory.projections.search.corpus import IndexChange, LiveFacts, StandingTurns, turn_entry
-from backstory.projections.search.fact_changes import FactChanges
+from backstory.projections.search.corpus import FactChanges, IndexChange, LiveFacts, StandingTurns, turn_entry
 from backstory.projections.search.lexical.entry import Entry
 
 ADA = Scope("ada")

@@ -23,7 +23,7 @@ from backstory.projections.search.vectors.background_embedding import (
     ScopeEmbedding,
     Source,
 )
-from backstory.projections.search.vectors.passages import Passage
+from backstory.projections.search.vectors.embedder import Passage
 from backstory.projections.search.vectors.scope_vectors import VECTORS, Vectors
 
 pytest.importorskip("faiss", reason="the extra [vectors] is not installed")

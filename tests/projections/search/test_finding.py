@@ -11,7 +11,7 @@ from fakes import open_home
 from backstory.ledger.messages import Message
 from backstory.memory import MemoryHandle
 from backstory.projections.search.lexical.entry import Entry
-from backstory.projections.search.vectors.passages import passages
+from backstory.projections.search.vectors.embedder import passages
 
 GARDEN = [
     ("Ines", "I finally planted the tomatoes on the balcony."),

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from backstory.projections.search.fusion import by_words_and_cited, fused
 from backstory.projections.search.lexical.entry import Scored
+from backstory.projections.search.results import Explanation
 
 
 def ranking(keys: str) -> list[Scored]:
@@ -29,7 +30,7 @@ def test_what_both_have_is_ahead_of_what_one_has() -> None:
 def test_first_in_both_scores_one() -> None:
     (only,) = fused(ranking("a"), ranking("a"), never, 5, within="turns")
     assert only.score == 1
-    assert (only.words_rank, only.words_score, only.meaning_rank, only.meaning_score) == (1, 1.0, 1, 1.0)
+    assert only.why == Explanation((), 1, 1.0, 1, 1.0)
 
 
 def test_words_count_for_more_than_meaning() -> None:
@@ -52,7 +53,7 @@ def test_of_facts_meaning_counts_as_much_as_words_and_what_is_far_ahead_stays_ah
 def test_of_facts_that_comes_first_whose_turns_fit_and_none_is_added() -> None:
     words, turns = [Scored("a", 5.0), Scored("b", 4.0)], [Scored("b", 7.0), Scored("c", 6.0)]
     found = fused(words, [], never, 9, within="facts", by_cited=turns, citing="abc")
-    assert [(one.key, one.cited_rank, one.cited_score) for one in found] == [("b", 1, 7.0), ("a", None, None)]
+    assert [(one.key, one.why.cited_rank, one.why.cited_score) for one in found] == [("b", 1, 7.0), ("a", None, None)]
     assert 0 <= found[1].score <= found[0].score <= 1
 
 
@@ -66,8 +67,9 @@ def test_what_cites_nothing_stands_by_what_it_cites_as_by_its_own_words() -> Non
 
 def test_a_rank_that_is_not_there_is_none() -> None:
     by_key = {one.key: one for one in fused(ranking("ab"), ranking("c"), never, 5, within="turns")}
-    assert (by_key["b"].words_rank, by_key["b"].meaning_rank, by_key["b"].meaning_score) == (2, None, None)
-    assert (by_key["c"].words_rank, by_key["c"].words_score, by_key["c"].meaning_rank) == (None, None, 1)
+    b, c = by_key["b"].why, by_key["c"].why
+    assert (b.words_rank, b.meaning_rank, b.similarity) == (2, None, None)
+    assert (c.words_rank, c.words_score, c.meaning_rank) == (None, None, 1)
 
 
 def test_what_is_not_embedded_yet_is_not_punished_for_it() -> None:

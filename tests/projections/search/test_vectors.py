@@ -17,8 +17,7 @@ from sizes import examples
 
 from backstory.ledger.core.errors import ModelUnavailableError, StoreError
 from backstory.projections.derived_files import UnusableError
-from backstory.projections.search.vectors.embedder import query_by
-from backstory.projections.search.vectors.passages import Passage
+from backstory.projections.search.vectors.embedder import Passage, query_by
 from backstory.projections.search.vectors.scope_vectors import VECTORS, Vectors, erase_vectors
 
 pytest.importorskip("faiss", reason="the extra [vectors] is not installed")

@@ -26,6 +26,7 @@ from backstory.memory import MemoryHandle
 from backstory.projections import derived_files
 from backstory.projections.search import corpus, known
 from backstory.projections.search.corpus import StandingTurns
+from backstory.projections.search.filters import SearchFilters
 from backstory.projections.search.known import WORDS
 from backstory.projections.search.query import Search, delete_stale_words
 from backstory.projections.turns import TurnFollower
@@ -108,9 +109,9 @@ def answers(search: Search) -> list[object]:
     for query in QUERIES:
         for bounds in ({}, {"thread": "monday"}, {"since": "2026-03-02T00:00:00.000000Z"}, {"tags": ("music",)}):
             with suppress(BackstoryError):
-                asked.append(search.find(query, 50, within="turns", explain=True, **bounds))
+                asked.append(search.find(query, 50, SearchFilters.read("turns", **bounds), explain=True))
         facts_within: list[dict[str, Any]] = [{}, {"thread": "monday"}, {"category": "goal"}]
-        asked.extend(search.find(query, 50, explain=True, **bounds) for bounds in facts_within)
+        asked.extend(search.find(query, 50, SearchFilters.read(**bounds), explain=True) for bounds in facts_within)
         asked.append(search.said(query, 50, lambda turn: turn.n == 2))
     return asked
 
