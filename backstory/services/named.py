@@ -14,7 +14,7 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue, read_categories
 from backstory.ledger.log.writer import Writer
 
-_COMPLETE_ID = re.compile(r"fact_\d+_\d+", re.ASCII)
+COMPLETE_ID = re.compile(r"fact_\d+_\d+", re.ASCII)
 """An id as the ledger gives it. `fact_2_1` is complete: it never stands for `fact_2_11`."""
 
 
@@ -52,7 +52,7 @@ def begun_fact(memory: Memory, fact_id: str) -> Fact:
         NotFoundError: No live fact's id begins so.
         UsageError: Several do.
     """
-    if fact_id in memory.facts or _COMPLETE_ID.fullmatch(fact_id):
+    if fact_id in memory.facts or COMPLETE_ID.fullmatch(fact_id):
         return live_fact(memory, fact_id)
     found = [fact for fact in memory.facts.values() if fact_id and fact.id.startswith(fact_id)]
     if len(found) > 1:

@@ -29,7 +29,7 @@ from backstory.projections.history.times import At, TimeReader
 from backstory.projections.index.index import ScopeIndex
 from backstory.scope_state import ScopeState
 from backstory.services.home_services import HomeServices
-from backstory.services.named import _COMPLETE_ID
+from backstory.services.named import COMPLETE_ID
 
 if TYPE_CHECKING:
     from backstory.config.settings import AgentReads
@@ -281,7 +281,7 @@ class ScopeServices(msgspec.Struct, frozen=True):
             NotFoundError: There is and was no such fact. A complete id never counts as a beginning.
             UsageError: Several ids begin so.
         """
-        exactly = whole or _COMPLETE_ID.fullmatch(checks.text("fact_id", fact_id)) is not None
+        exactly = whole or COMPLETE_ID.fullmatch(checks.text("fact_id", fact_id)) is not None
         try:
             found = self.logs(writer).find_fact(fact_id)
         except UsageError:
