@@ -28,7 +28,7 @@ __all__ = ["COPIES", "LocalCopies"]
 
 _log = logging.getLogger(__name__)
 
-COPIES = ("memory.json", "index.sqlite", "words.index", "facts.index")
+COPIES = ("memory.json", "index.sqlite", "words.index", "facts.index", "vectors.sqlite")
 """Each of these files in a scope's folder is a copy of its memory."""
 
 _POLL_SECONDS = 0.05

@@ -263,15 +263,15 @@ class Backstory(MemoriesOfHome):
         """
         self._services.states.must_be_open()
         writer = self._writer(scope)
-        if erased:
+        state = self._services.states(scope)
+        if erased or self._services.states.searches.has_stale_vectors(writer):
             try:
                 with self.store.locked(writer.ledger, wait=False):
-                    self._services.states(scope).purge()
+                    state.purge()
             except LockTimeoutError:
                 return False
         if self.store.head(writer.ledger).seq == 0:
             return True
-        state = self._services.states(scope)
         done = state.document.flush()
         state.follow()
         return done

@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 import threading
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +33,7 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import TRANSCRIPT, Scope
 from backstory.ledger.disk.files import translated
+from backstory.ledger.engines.changes import states_of
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.writer import Writer
 from backstory.projections.context.given import FoundTurn
@@ -46,7 +48,8 @@ from backstory.projections.search.lexical.entry import Scored
 from backstory.projections.search.lexical.tokenizer import words_of
 from backstory.projections.search.results import Found
 from backstory.projections.search.vectors.embedder import Passage, passages
-from backstory.projections.search.vectors.scope_vectors import Vectors, erase_vectors
+from backstory.projections.search.vectors.scope_vectors import Vectors
+from backstory.projections.search.vectors.vector_file import VectorFile
 from backstory.projections.turns import TurnFollower, TurnView
 
 _DEPTH = 100
@@ -361,7 +364,7 @@ class Search(ReadModel):
         for name in WORDS.values():
             delete_derived(self._vectors.with_name(name))
         if self.meaning is None:
-            erase_vectors(self._vectors)
+            VectorFile(self._vectors, "").erase()
             return
         vectors = self.meaning.vectors
         try:
@@ -382,6 +385,16 @@ class Search(ReadModel):
         self.start_over()
         if self.meaning is not None:
             self.meaning.vectors.close()
+
+
+def stored_as(writer: Writer) -> int:
+    """Return what stands for both logs of a scope as they are stored: another number once something was erased.
+
+    Raises:
+        StoreError: A log cannot be read.
+    """
+    states = states_of(writer.store, (writer.ledger, writer.transcript_stream))
+    return zlib.crc32(" ".join(state.edition for state in states).encode()) % (1 << 31) or 1
 
 
 def delete_stale_words(store: EventStore, scope: Scope, folder: Path) -> None:

@@ -11,7 +11,7 @@ from backstory.ledger.core.errors import NoModelError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.writer import Writer
 from backstory.projections.search.filters import SPACES
-from backstory.projections.search.query import Search, SemanticSearch, must_have_spare_files
+from backstory.projections.search.query import Search, SemanticSearch, must_have_spare_files, stored_as
 from backstory.projections.search.vectors.background_embedding import (
     BackgroundEmbedding,
     Embedded,
@@ -20,6 +20,7 @@ from backstory.projections.search.vectors.background_embedding import (
 )
 from backstory.projections.search.vectors.embedder import Embedder, Passage
 from backstory.projections.search.vectors.scope_vectors import VECTORS, Vectors
+from backstory.projections.search.vectors.vector_file import VectorFile
 from backstory.projections.turns import TurnFollower
 
 
@@ -72,7 +73,7 @@ class SearchServices:
         path = self._document(writer.scope).with_name(VECTORS)
         if self._embedder is not None:
             wanted = partial(self.embedding.wanted, embedding) if self._background else None
-            meaning = SemanticSearch(Vectors(path, self._embedder), wanted)
+            meaning = SemanticSearch(Vectors(path, self._embedder, partial(stored_as, writer)), wanted)
         return Search(
             writer,
             meaning,
@@ -82,6 +83,18 @@ class SearchServices:
             background=self._background,
             written=written,
         )
+
+    def has_stale_vectors(self, writer: Writer) -> bool:
+        """Whether something of the logs was erased since vectors in the file were made, also by another machine.
+
+        Of a file that does not say it, which an earlier version has made, it may have been.
+
+        Raises:
+            StoreError: A log cannot be read.
+        """
+        made = VectorFile(self._document(writer.scope).with_name(VECTORS), "").stored()
+        # Without an embedder nothing of the file could be kept.
+        return made is not None and made != stored_as(writer) and (made > 0 or self._embedder is not None)
 
     def embed(
         self,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from doubles.bag import BagOfWords
 from fakes import PATIENCE, FakeClock, exchange, open_home
 from homes import HomesOn
 from sizes import bytes_below
@@ -16,6 +19,7 @@ from sizes import bytes_below
 from backstory import Backstory
 from backstory.copies import LocalCopies
 from backstory.ledger.core.errors import StoreError
+from backstory.projections.search.vectors.vector_file import VectorFile
 
 
 @pytest.fixture
@@ -182,3 +186,67 @@ def test_a_copy_whose_logs_cannot_be_read_keeps_no_other_back(
     copies.sweep()
     assert b"Bergen" in document(idle)
     assert copies._again == {"users/eve"}
+
+
+@pytest.fixture
+def vectors(engine: HomesOn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The vectors of a machine that has searched a memory, and is off now; `busy` has erased a fact of it since."""
+    monkeypatch.setattr("backstory.config.embedder_factory.as_embedder", lambda *_: BagOfWords())
+    folder = tmp_path / "idle/users/ada"
+    folder.mkdir(parents=True)
+    with open_home(tmp_path / "busy", **engine.settings) as busy:
+        busy.memory("ada").add_fact("The PIN is 4711")
+        busy.memory("ada").add_fact("User lives in Oslo")
+        with open_home(tmp_path / "idle", **engine.settings) as idle:
+            assert idle.memory("ada").search("PIN")
+            idle.memory("ada").embed()
+        busy.memory("ada").forget(matching="4711")
+    return folder / "vectors.sqlite"
+
+
+def kept(vectors: Path) -> list[str]:
+    """The keys of a file of vectors."""
+    read = VectorFile(vectors, "bag").read()
+    return [] if read is None else sorted(row.key for row in read.rows.values())
+
+
+@pytest.mark.parametrize("else_", ["there", "not there"])
+def test_vectors_of_what_was_erased_while_a_machine_was_off_go_at_its_next_start(
+    engine: HomesOn, vectors: Path, else_: str
+) -> None:
+    """A killed process may have left nothing else there."""
+    for path in vectors.parent.iterdir() if else_ == "not there" else ():
+        if not path.name.startswith("vectors"):
+            path.unlink()
+    assert len(kept(vectors)) == 2
+    with open_home(vectors.parents[2], **engine.settings) as idle, follower(idle).following():
+        until(lambda: len(kept(vectors)) == 1)
+    before = vectors.read_bytes()
+    with open_home(vectors.parents[2], **engine.settings) as idle:
+        # Nothing was erased since.
+        follower(idle).sweep()
+    assert vectors.read_bytes() == before
+
+
+def test_vectors_that_an_earlier_version_made_are_compared_once(engine: HomesOn, vectors: Path) -> None:
+    with closing(sqlite3.connect(vectors)) as db:
+        db.execute("PRAGMA user_version = 0")
+    with open_home(vectors.parents[2], **engine.settings) as idle:
+        follower(idle).sweep()
+    assert len(kept(vectors)) == 1
+
+
+def test_vectors_are_not_deleted_by_a_process_without_an_embedder_that_cannot_tell(
+    engine: HomesOn, vectors: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backstory.config.embedder_factory.as_embedder", lambda *_: None)
+    with closing(sqlite3.connect(vectors)) as db:
+        mark = db.execute("PRAGMA user_version").fetchone()[0]
+        db.execute("PRAGMA user_version = 0")
+    with open_home(vectors.parents[2], **engine.settings) as idle:
+        follower(idle).sweep()
+        assert len(kept(vectors)) == 2
+        with closing(sqlite3.connect(vectors)) as db:
+            db.execute(f"PRAGMA user_version = {mark}")
+        LocalCopies(idle).sweep()
+        assert not vectors.exists()

@@ -48,10 +48,11 @@ Bringing = Callable[[int, int], None]
 
 
 class _Moment(msgspec.Struct, frozen=True):
-    """When passages were read: before an erasure or after it, here or in another process."""
+    """When passages were read: before an erasure or after it, here, in another process or on another machine."""
 
     epoch: str
     purged: int
+    stored: int
 
 
 class _Lack(msgspec.Struct, frozen=True):
@@ -61,22 +62,15 @@ class _Lack(msgspec.Struct, frozen=True):
     idents: list[Ident]
 
 
-def erase_vectors(path: Path) -> None:
-    """Remove a scope's vectors, of whatever model, where nothing is searched by meaning.
-
-    The caller holds the ledger's lock.
-
-    Raises:
-        StoreError, LockTimeoutError: They cannot be taken away, or another process keeps them.
-    """
-    VectorFile(path, "").erase()
-
-
 class Vectors:
-    """The vectors of one scope, in named spaces; safe for threads and processes. A forked child makes others."""
+    """The vectors of one scope, in named spaces; safe for threads and processes. A forked child makes others.
 
-    def __init__(self, path: Path, embedder: Embedder) -> None:
+    `stored` returns what stands for the logs as they are stored: another number once something of them was erased.
+    """
+
+    def __init__(self, path: Path, embedder: Embedder, stored: Callable[[], int] = lambda: 0) -> None:
         self.embedder = embedder
+        self._stored = stored
         self._file = VectorFile(path, embedder.name)
         self._mutex = threading.RLock()
         self._queries: Recent[str, Floats] = Recent(_QUERIES)
@@ -299,12 +293,13 @@ class Vectors:
             return self._embed(begun, space, order, stop=stop, left=left, progress=progress, total=len(wanted))
 
     def _begin_bringing(self, space: str) -> tuple[_Moment, set[Ident]]:
+        stored = self._stored()
         with self._mutex:
             if not self._alone and self._file.path.parent.is_dir() and not self._file.open_to_erasures():
                 self._go_alone("its folder cannot be written")
             self._bring_up()
             known = self._spaces.get(space)
-            return _Moment(self._epoch, self._purged), set() if known is None else set(known.idents())
+            return _Moment(self._epoch, self._purged, stored), set() if known is None else set(known.idents())
 
     def _settle(
         self, begun: _Moment, space: str, known: set[Ident], wanted: set[Ident], lacking: dict[bytes, _Lack]
@@ -406,7 +401,9 @@ class Vectors:
         known, numbers = self._spaces.get(space), self._numbers.setdefault(space, {})
         fresh = [row for row in rows if (row.key, row.digest) not in numbers]
         dropped = [numbers[ident] for ident in gone if ident in numbers]
-        made = self._made or Made(self.embedder.name, dimensions, self._epoch)
+        made = self._made or Made(self.embedder.name, dimensions, self._epoch, stored=begun.stored)
+        if made.stored != begun.stored:
+            made = msgspec.structs.replace(made, stored=0)
         if fresh or dropped:
             added = self._file.write(made, fresh, dropped)
             self._made = msgspec.structs.replace(made, dropped=made.dropped + bool(dropped))
@@ -465,7 +462,7 @@ class Vectors:
             if stand:
                 self._bring_up()
             rows = self._rows_of(stand)
-            epoch = self._file.erase(self._dimensions, () if self._alone else rows)
+            epoch = self._file.erase(self._dimensions, () if self._alone else rows, self._stored())
             self._replace(rows, epoch)
 
     def _rows_of(self, stand: set[tuple[str, str, bytes]]) -> list[VectorRow]:

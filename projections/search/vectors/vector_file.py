@@ -63,12 +63,16 @@ class VectorRow(msgspec.Struct, frozen=True):
 
 
 class Made(msgspec.Struct, frozen=True):
-    """Who made a file, how many numbers a vector has, in which epoch, and how often something was dropped from it."""
+    """Who made a file, how many numbers a vector has, in which epoch, and how often something was dropped from it.
+
+    `stored` stands for the logs as they were stored when the texts were read; 0 where that is not known of all.
+    """
 
     model: str
     dimensions: int
     epoch: str
     dropped: int = 0
+    stored: int = 0
 
 
 class KeptRows(msgspec.Struct, frozen=True):
@@ -185,10 +189,20 @@ class VectorFile:
             self._begin_anew(str(error), stamp)
             return None
 
+    def stored(self) -> int | None:
+        """Return `Made.stored` of the file, also of another model's; None where there is none that can be read."""
+        if not self.path.exists():
+            return None
+        try:
+            with classified(), closing(connect(self.path, busy_seconds=_BUSY_SECONDS)) as db:
+                return _made(db).stored
+        except (FileNotFoundError, DamagedError, UnusableError):
+            return None
+
     def _read(self, behind: int, stamp: Stamp) -> KeptRows | None:
         with closing(connect(self.path, busy_seconds=_BUSY_SECONDS)) as db:
             db.execute("BEGIN")
-            made = _made(db.execute("SELECT version, model, dimensions, epoch, dropped FROM made").fetchall())
+            made = _made(db)
             if made.epoch != self.epoch():
                 raise DamagedError("it is from before an erasure")
             if made.model != self.model:
@@ -250,6 +264,7 @@ class VectorFile:
             if drop:
                 db.executemany("DELETE FROM vector WHERE id = ?", ((number,) for number in drop))
                 db.execute("UPDATE made SET dropped = ?", (made.dropped + 1,))
+            db.execute(f"PRAGMA user_version = {made.stored}")
             numbers = [_insert(db, row) for row in put]
             db.execute("COMMIT")
         return dict(zip(numbers, put, strict=True))
@@ -264,13 +279,14 @@ class VectorFile:
                 "INSERT INTO made VALUES(?, ?, ?, ?, ?)",
                 (_VERSION, made.model, made.dimensions, made.epoch, made.dropped),
             )
+            db.execute(f"PRAGMA user_version = {made.stored}")
             for row in rows:
                 _insert(db, row)
             db.execute("COMMIT")
 
     # Erasing.
 
-    def erase(self, dimensions: int = 0, rows: Sequence[VectorRow] = ()) -> str:
+    def erase(self, dimensions: int = 0, rows: Sequence[VectorRow] = (), stored: int = 0) -> str:
         """Begin a new epoch with nothing but these rows; return it.
 
         Where nothing was ever kept, and no writer has the lock file, there is nothing to do.
@@ -285,7 +301,7 @@ class VectorFile:
             epoch = self._mark()
             if rows:
                 try:
-                    self._replace(Made(self.model, dimensions, epoch), rows)
+                    self._replace(Made(self.model, dimensions, epoch, stored=stored), rows)
                 except (DamagedError, UnusableError) as error:
                     _log.warning("%s is begun anew: what stands could not be kept: %s", self.path, error)
                     remove(self.path)
@@ -358,10 +374,12 @@ def _rows(found: list[object], size: int) -> dict[int, VectorRow]:
     return rows
 
 
-def _made(found: list[tuple[object, ...]]) -> Made:
-    match found:
-        case [(int(version), str(model), int(dimensions), str(epoch), int(dropped))]:
+def _made(db: sqlite3.Connection) -> Made:
+    stored = db.execute("PRAGMA user_version").fetchone()
+    found = db.execute("SELECT version, model, dimensions, epoch, dropped FROM made").fetchall()
+    match [*found, stored]:
+        case [(int(version), str(model), int(dimensions), str(epoch), int(dropped)), (int(stored),)]:
             if version == _VERSION:
-                return Made(model, dimensions, epoch, dropped)
+                return Made(model, dimensions, epoch, dropped, stored)
             raise DamagedError(f"it is of version {version}, not {_VERSION}")
     raise DamagedError("it does not say who made it")

@@ -8,10 +8,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from doubles.bag import BagOfWords, passage
 from fakes import PATIENCE
 
 from backstory.ledger.core.errors import LockTimeoutError
 from backstory.projections.derived_files import UnusableError, connect
+from backstory.projections.search.vectors.scope_vectors import Vectors
 from backstory.projections.search.vectors.vector_file import Made, VectorFile, VectorRow
 
 SIZE = 4
@@ -281,3 +283,23 @@ def test_a_file_that_nobody_may_write_is_read(tmp_path, monkeypatch):
 def test_freed_pages_are_wiped():
     with closing(connect(None, busy_seconds=1)) as db:
         assert db.execute("PRAGMA secure_delete").fetchone() == (1,)
+
+
+def test_a_file_says_how_the_logs_were_stored_until_two_writers_disagree(tmp_path):
+    standing = [1]
+    vectors, other = (Vectors(tmp_path / "vectors.sqlite", BagOfWords(), lambda: standing[0]) for _ in range(2))
+    file = file_in(tmp_path)
+    assert file.stored() is None
+
+    def stale():
+        # Read before something was erased, and written after another process began the file.
+        yield passage("a", "tea")
+        standing[0] = 2
+        other.bring("facts", [passage("b", "coffee")])
+
+    vectors.bring("turns", stale())
+    assert file.stored() == 0
+    vectors.purge({"facts": [passage("b", "coffee")]})
+    assert file.stored() == 2
+    vectors.bring("turns", [passage("c", "milk")])
+    assert file.stored() == 2

@@ -18,7 +18,8 @@ from sizes import examples
 from backstory.ledger.core.errors import ModelUnavailableError, StoreError
 from backstory.projections.derived_files import UnusableError
 from backstory.projections.search.vectors.embedder import Passage, query_by
-from backstory.projections.search.vectors.scope_vectors import VECTORS, Vectors, erase_vectors
+from backstory.projections.search.vectors.scope_vectors import VECTORS, Vectors
+from backstory.projections.search.vectors.vector_file import VectorFile
 
 pytest.importorskip("faiss", reason="the extra [vectors] is not installed")
 import numpy as np
@@ -634,7 +635,7 @@ def test_what_is_erased_while_it_is_embedded_is_not_kept(tmp_path, who, has_file
             case "another":
                 other.purge({"turns": TEA[1:]})
             case _:
-                erase_vectors(tmp_path / VECTORS)
+                VectorFile(tmp_path / VECTORS, "").erase()
 
     embedder.before = erase
     assert vectors.bring("turns", TEA) == 0
@@ -673,9 +674,9 @@ def test_without_a_folder_an_erasure_reaches_what_this_process_holds(tmp_path):
 
 
 def test_an_erasure_where_nothing_was_kept_leaves_nothing_behind(tmp_path):
-    erase_vectors(tmp_path / VECTORS)
+    VectorFile(tmp_path / VECTORS, "").erase()
     vectors_in(tmp_path).purge(None)
-    erase_vectors(tmp_path / "none" / VECTORS)
+    VectorFile(tmp_path / "none" / VECTORS, "").erase()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -683,7 +684,7 @@ def test_what_a_killed_process_left_is_erased_too(tmp_path):
     vectors_in(tmp_path).bring("turns", TEA)
     for left in (f"{VECTORS}-journal", f"{VECTORS}-wal", f"{VECTORS}.new"):
         (tmp_path / left).write_bytes(b"left")
-    erase_vectors(tmp_path / VECTORS)
+    VectorFile(tmp_path / VECTORS, "").erase()
     assert {path.name for path in tmp_path.iterdir()} == {"vectors.lock"}
 
 
