@@ -32,20 +32,41 @@ def turns_of(transcript: Iterable[Commit]) -> Iterator[PlacedTurn]:
                 yield PlacedTurn(commit.seq, index, commit.at, commit.cause.thread or "", event.turn)
 
 
-def turn_redacted(stream: str, placed: PlacedTurn, what: ErasedKind, seal: ContentSeal | None) -> Redacted:
-    """Return the event that erases a turn; it keeps the turn's position, id, length and, with a key, its digest."""
-    turn = placed.turn
-    return Redacted(
-        stream,
-        placed.seq,
-        placed.index,
-        what,
-        thread=placed.thread,
-        n=turn.n,
-        turn=turn.id,
-        size=len(turn.content),
-        digest=None if seal is None else seal(turn.role, turn.content),
-    )
+class EvidenceTurns:
+    """The turns that erased content was learned from, and those of them that are erased.
+
+    `evidence` holds thread and ordinal, `ids` thread and id of all of them; `redacted` the events of the erased ones by
+    seq and index, and `erased` their ordinals by thread.
+    """
+
+    def __init__(self, stream: str, seal: ContentSeal | None) -> None:
+        self._stream = stream
+        self._seal = seal
+        self.redacted: dict[tuple[int, int], Redacted] = {}
+        self.erased: dict[str, set[int]] = {}
+        self.evidence: set[tuple[str, int]] = set()
+        self.ids: set[tuple[str, str]] = set()
+
+    def add(self, placed: PlacedTurn) -> None:
+        """Add a turn that erased content was learned from."""
+        self.evidence.add((placed.thread, placed.turn.n))
+        self.ids.add((placed.thread, placed.turn.id))
+
+    def erase(self, placed: PlacedTurn, what: ErasedKind = "turn") -> None:
+        """Add a turn to erase; its event keeps its position, id, length and, with a key, its digest."""
+        turn = placed.turn
+        self.erased.setdefault(placed.thread, set()).add(turn.n)
+        self.redacted[placed.seq, placed.index] = Redacted(
+            self._stream,
+            placed.seq,
+            placed.index,
+            what,
+            thread=placed.thread,
+            n=turn.n,
+            turn=turn.id,
+            size=len(turn.content),
+            digest=None if self._seal is None else self._seal(turn.role, turn.content),
+        )
 
 
 class FactSources:

@@ -8,32 +8,15 @@ from typing import assert_never
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import (
-    DOCUMENT_SECTIONS,
     NO_THREADS,
-    CandidateRejected,
-    Consolidation,
-    Edit,
-    ErasureEvent,
     Event,
-    Extension,
     Fact,
     FactAdded,
-    FactEvent,
-    FactRemoved,
     FactRevised,
-    NewSummary,
-    Removal,
-    SectionEvent,
-    SettingEvent,
-    SharingEvent,
     SummariesReceived,
     SummaryShared,
     SummaryUpdated,
-    TurnEvent,
-    Unread,
-    UpdateEvent,
     UpdateFailed,
-    UpdateProposed,
 )
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import SummaryKey
@@ -41,11 +24,14 @@ from backstory.ledger.erasure.content import (
     ErasedWords,
     Phrases,
     all_fact_texts,
+    document_section_in,
     fact_of,
     fact_texts,
     fact_texts_in,
+    facts_in,
     folded,
     may_name,
+    summary_in,
     texts_beside_fact,
     texts_of,
     words_in,
@@ -149,7 +135,7 @@ class ErasureTarget:
             self.everything
             or self.of_thread(commit)
             or (run is not None and run in self.runs)
-            or not self.facts.isdisjoint(_facts_in(event))
+            or not self.facts.isdisjoint(facts_in(event))
             or self.says(fact_texts_in(event))
             or self.says(self._beside_fact(event))
             or self._is_summary_of_target(event)
@@ -170,9 +156,10 @@ class ErasureTarget:
     def _includes_shared(
         self, request: ForgetShared, commit: Commit, event: Event, run: tuple[str, int] | None
     ) -> bool:
-        return _may_hold_section(event) and (
+        section = document_section_in(event)
+        return section is not None and (
             (isinstance(event, SummaryShared) and (commit.seq, event.section) in request.own)
-            or self.is_received(commit, _section_in(event))
+            or self.is_received(commit, section)
             or (run is not None and run in self.runs)
             or self.says(texts_of(event))
             or bool(self.rare_words.used_in(texts_of(event)))
@@ -213,56 +200,6 @@ class ErasureTarget:
         self.runs |= runs
         self.rare_words = ErasedWords(rare_words | self.rare_words.all)
         return new
-
-
-def summary_in(event: Event) -> SummaryKey | None:
-    """Return the key of the thread summary that an event writes; None if it writes none."""
-    return SummaryKey.of(event.section) if isinstance(event, SummaryUpdated) else None
-
-
-def _section_in(event: Event) -> str:
-    """Return the section of the document that an event writes or refuses to write; empty if it does neither."""
-    match event:
-        case SummaryUpdated(section=section) | CandidateRejected(candidate=NewSummary(place=section)):
-            return section
-        case FactEvent() | SharingEvent() | UpdateEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
-            return ""
-        case _:
-            assert_never(event)
-
-
-def _may_hold_section(event: Event) -> bool:
-    """Whether an event may hold the text of a section of the document."""
-    match event:
-        case SummaryUpdated(section=section):
-            return section in DOCUMENT_SECTIONS
-        case CandidateRejected(candidate=candidate):
-            return isinstance(candidate, NewSummary | Unread)
-        case SummaryShared() | UpdateFailed():
-            return True
-        case FactEvent() | SharingEvent() | UpdateProposed() | SettingEvent() | ErasureEvent() | TurnEvent():
-            return False
-        case _:
-            assert_never(event)
-
-
-def _facts_in(event: Event) -> tuple[str, ...]:
-    """Return the ids of the facts whose content an event holds, even if only in what a model says about them."""
-    match event:
-        case CandidateRejected(candidate=Consolidation(sources=sources)):
-            return sources
-        case (
-            CandidateRejected(candidate=Edit(id=fact_id))
-            | CandidateRejected(candidate=Removal(id=fact_id, reason=str()))
-            | CandidateRejected(candidate=Extension(id=fact_id, reason=str()))
-        ):
-            return (fact_id,)
-        case FactAdded(fact=fact) | FactRemoved(fact=fact) | FactRevised(after=fact):
-            return (fact.id,)
-        case SectionEvent() | UpdateEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
-            return ()
-        case _:
-            assert_never(event)
 
 
 def _find_fact(target: ErasureTarget, fact_id: str, ledger: Walk) -> None:

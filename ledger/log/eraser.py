@@ -10,6 +10,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import assert_never
@@ -34,7 +35,7 @@ from backstory.ledger.core.events import Redacted, TurnRange
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.port import EventStore
-from backstory.ledger.erasure.digest import MARKED, ContentSeal, sealing
+from backstory.ledger.erasure.digest import ContentSeal, sealing
 from backstory.ledger.erasure.plan import plan_erasure
 from backstory.ledger.erasure.requests import (
     Erasure,
@@ -132,12 +133,11 @@ class Eraser:
         """Return the keyed digest for an erasure that keeps one; the key is made when the first turn goes."""
         if isinstance(request, ForgetEverything):
             return None
-        known: list[ContentSeal] = []
+
+        made = cache(lambda: sealing(self._store.key(self._transcript.stream, create=True) or b""))
 
         def seal(role: str, content: str) -> str:
-            if not known:
-                known.append(sealing(self._store.key(self._transcript.stream, create=True) or b""))
-            return known[0](role, content)
+            return made()(role, content)
 
         return seal
 
@@ -151,12 +151,10 @@ class Eraser:
         plan = plan_erasure(
             request,
             self._state.memory,
-            ledger=learned,
-            transcript=said,
-            ledger_stream=ledger,
-            transcript_stream=transcript,
+            learned,
+            said,
             seal=seal,
-            marking=None if seal is None else (lambda key: seal(MARKED, key), self._state.transcript.head.seq),
+            said=self._state.transcript.head.seq,
         )
         self._verified = {transcript: said.verified, ledger: learned.verified}
         return plan
@@ -257,7 +255,7 @@ class Rereading:
 
     def __init__(self, store: EventStore, stream: str) -> None:
         self._store = store
-        self._stream = stream
+        self.stream = stream
         self.verified = 0
         """The seq of the last commit, once all of them were verified."""
 
@@ -268,21 +266,21 @@ class Rereading:
             CorruptLogError: A line is not what was written.
         """
         if self.verified:
-            for seq, record in enumerate(islice(self._store.read(self._stream), self.verified), 1):
+            for seq, record in enumerate(islice(self._store.read(self.stream), self.verified), 1):
                 if only is not None and not only(seq, record.line):
                     continue
                 try:
                     commit = decode(record.line)
                 except UNREADABLE:
-                    commit = unseal(record.line, Head(seq - 1, EMPTY.hash), stream=self._stream, byte=record.byte)
+                    commit = unseal(record.line, Head(seq - 1, EMPTY.hash), stream=self.stream, byte=record.byte)
                 yield commit
             return
         head: Head = EMPTY
-        for record in self._store.read(self._stream):
+        for record in self._store.read(self.stream):
             if only is not None and not only(head.seq + 1, record.line):
-                head = check(record.line, head, stream=self._stream, byte=record.byte)
+                head = check(record.line, head, stream=self.stream, byte=record.byte)
                 continue
-            commit = unseal(record.line, head, stream=self._stream, byte=record.byte)
+            commit = unseal(record.line, head, stream=self.stream, byte=record.byte)
             head = commit.head
             yield commit
         self.verified = head.seq

@@ -40,9 +40,8 @@ from backstory.ledger.log.marked import Marked, leaves_marks, with_cited
 from backstory.ledger.log.pipeline import CommitPipeline, PendingCommit, Salts, random_salt
 from backstory.ledger.log.reader import Reader, ServedMemory, Serving
 from backstory.ledger.log.transcript_writer import TranscriptWriter
-from backstory.ledger.rules.decide import decide
+from backstory.ledger.rules.decide import decide, may_rank
 from backstory.ledger.rules.merge import too_late
-from backstory.ledger.rules.ranking import may_rank
 
 _log = logging.getLogger(__name__)
 
