@@ -182,7 +182,7 @@ class Eraser:
             at = max(spell_moment(self._clock.now()), self._state.memory.at)
             draft = Draft(at, _redaction(request, actor), plan.events)
             pending = self._pipeline.add(self._ledger, self._state.head, draft)
-            self._ledger.group.settle(pending)
+            self._ledger.settle(pending)
             self._pipeline.drop_settled(self._ledger)
             verified: dict[str, int] = {}
             try:

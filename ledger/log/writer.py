@@ -1,7 +1,7 @@
 """Writer of a scope: completes and decides commands, erases, and notifies listeners of what is durable.
 
-Each change goes through the loop of `StreamWriter`; turns of conversations are appended by `transcript_writer`. What a
-writer returns is durable. Reads go to `Writer.reader`, which waits for no writer.
+Each change goes through the loop of `TranscriptWriter`, which also appends the turns of conversations. What a writer
+returns is durable. Reads go to `Writer.reader`, which waits for no writer.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class Writer(TranscriptWriter):
         except BaseException:
             # Without a waiting thread the line would never be written, and would hide what others append.
             if due:
-                self._ledger_queue.group.is_settled(due[-1])
+                self._ledger_queue.is_settled(due[-1])
             raise
 
     def _decided(self, command: Command, cause: Cause, moment: str) -> tuple[Cause, str, tuple[Event, ...]]:
