@@ -94,16 +94,13 @@ class Eraser:
     def forget(self, request: Erasure, actor: str | None, must_stand: Callable[[], None]) -> tuple[Commit, ErasurePlan]:
         """See `Writer.forget`; `must_stand` raises if the ledger has another head than the caller expects."""
         self._must_be_allowed()
-        # Before any lock: a thread that appends needs it, and this one would wait for that thread.
-        self._pipeline.settle(self._transcript, self._ledger)
         if isinstance(request, ForgetEverything):
-            transcript, ledger = self._streams
-            with self._store.locked(transcript), self._store.locked(ledger):
-                self._pipeline.settle(self._transcript, self._ledger)
+            with self._pipeline.alone():
                 must_stand()
                 # Without the key, no earlier erased turn can be recognised either.
                 self._store.set_key(self._transcript.stream, None)
                 return self._carry_out(request, self._planned(request), actor)
+        self._pipeline.settle(self._transcript, self._ledger)
         # Before the plan: where another erasure has moved the head, there may be nothing left to erase.
         must_stand()
         return self._carry_out(request, self._planned(request, self._seal(request)), actor, must_stand)
@@ -167,9 +164,7 @@ class Eraser:
     ) -> tuple[Commit, ErasurePlan]:
         """Lock both streams and erase; plan again if another process has written meanwhile."""
         heads = self._heads()
-        transcript, ledger = self._streams
-        with self._store.locked(transcript), self._store.locked(ledger):
-            self._pipeline.settle(self._transcript, self._ledger)
+        with self._pipeline.alone():
             must_stand()
             # A new policy may remove facts, which writes their content once more: the plan has to include that.
             self._queue_due()
@@ -202,25 +197,23 @@ class Eraser:
             self._reader.publish(self._state.memory, self._state.head, self._state.firsts[self._ledger.stream])
             return pending.commit, plan
 
-    def complete(self) -> None:
+    def complete_met(self) -> None:
         """Complete the erasures that the state has met and a crash has interrupted."""
         redacted, self._state.redacted = self._state.redacted, []
         if not self._carried_out:
-            self._complete(redacted, wait=True)
+            self.complete(redacted, wait=True)
 
-    def complete_if_free(self, redacted: Sequence[Redacted], *, again: bool = False) -> bool:
-        """Complete erasures for a reader, which waits for no lock.
+    def complete(self, redacted: Sequence[Redacted], *, wait: bool, again: bool = False) -> bool:
+        """Complete erasures that were interrupted, unless another process does.
 
         Args:
             redacted: what they erase.
+            wait: whether to wait for the locks, as a writer does and no reader.
             again: they are known to be incomplete, so the locks come before the logs are read.
 
         Returns:
             Whether a lock was held, as by a process that was killed until its lease ends, so that it has to try again.
         """
-        return self._complete(redacted, wait=False, again=again)
-
-    def _complete(self, redacted: Sequence[Redacted], *, wait: bool, again: bool = False) -> bool:
         transcript, ledger = self._streams
         try:
             if again or not self._is_finished(redacted):

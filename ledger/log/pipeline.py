@@ -14,7 +14,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import perf_counter
 
 from backstory.ledger.core.commit import Commit, Draft, Head, sealed
@@ -243,7 +244,7 @@ class GroupCommit:
 
 
 class CommitPipeline:
-    """The state of a scope and its two queues. Callers hold `mutex`.
+    """The state of a scope and its two queues. Callers hold `mutex`, but of `alone`.
 
     `unannounced` are the durable commits of the ledger that listeners have not been notified of, each with the memory
     before and after it; the thread that notifies holds `announcing`. `met_erasure` is called when a replay of the
@@ -258,6 +259,7 @@ class CommitPipeline:
         salts: Salts,
         met_erasure: Callable[[], None],
     ) -> None:
+        self._store = store
         self.mutex = threading.RLock()
         self.announcing = threading.Lock()
         self.state = FoldedState(store, scope, snapshots)
@@ -289,6 +291,20 @@ class CommitPipeline:
                 if queue.decided:
                     queue.is_settled(queue.decided[-1])
             self.catch_up(*queues)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep every other writer off, in this process and elsewhere, and bring the state up to date.
+
+        Raises:
+            LockTimeoutError: Another process keeps a stream for too long.
+        """
+        with self.mutex:
+            # Before any lock: a thread that appends needs it, and this one would wait for that thread.
+            self.settle(self.transcript, self.ledger)
+            with self._store.locked(self.transcript.stream), self._store.locked(self.ledger.stream):
+                self.settle(self.transcript, self.ledger)
+                yield
 
     def catch_up(self, *queues: GroupCommit) -> None:
         """Fold what this process has decided, and, in a queue without such commits, what others have appended."""

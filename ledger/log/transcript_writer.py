@@ -94,7 +94,7 @@ class TranscriptWriter:
         """
         durable: list[Commit] = []
         for overtaken in count():
-            with self._alone() if overtaken >= _MOST_OVERTAKEN else nullcontext():
+            with self._pipeline.alone() if overtaken >= _MOST_OVERTAKEN else nullcontext():
                 with self._mutex:
                     pending = decide_and_queue()
                     # A delivery without news may repeat turns of another thread that are not durable yet.
@@ -114,19 +114,6 @@ class TranscriptWriter:
                     continue
             break
         return durable
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Keep every other writer off, in this process and elsewhere.
-
-        Raises:
-            LockTimeoutError: Another process keeps a stream for too long.
-        """
-        with self._mutex:
-            # First: a thread that appends needs the locks, and this one would wait for it.
-            self._pipeline.settle(self._transcript_queue, self._ledger_queue)
-            with self.store.locked(self.transcript_stream), self.store.locked(self.ledger):
-                yield
 
     def _is_removed(self) -> bool:
         with self._mutex:

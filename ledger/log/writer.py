@@ -452,7 +452,7 @@ class Writer(TranscriptWriter):
         return done
 
     def _complete_erasures(self) -> None:
-        self._eraser.complete()
+        self._eraser.complete_met()
 
     def _complete_if_free(self, redacted: Sequence[Redacted], again: bool) -> bool:
-        return self._eraser.complete_if_free(redacted, again=again)
+        return self._eraser.complete(redacted, wait=False, again=again)

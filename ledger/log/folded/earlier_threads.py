@@ -92,18 +92,7 @@ class EarlierThreads:
         """Fold a thread from all of its lines, if the index is not at the origin."""
         learned, said = self._snapshots.places(name, self._origin)
         ledger = self._commits(self._ledger, learned, self._origin.ledger)
-        transcript = self._commits(self.stream, said, self._origin.transcript)
-        thread = Thread(name)
-        for commit in transcript:
-            if commit.cause.thread == name:
-                thread.take(commit)
-        for commit in ledger:
-            if commit.cause.thread == name:
-                self._coverage.apply(commit)
-            for event in commit.events:
-                if isinstance(event, Redacted) and event.thread == name:
-                    thread.redact(event)
-        return thread
+        return self._folded((name,), self._commits(self.stream, said, self._origin.transcript), ledger)[name]
 
     def prepare(self, names: Collection[str]) -> None:
         """Load many threads that are needed next, if one pass over each log costs less than seeking."""
@@ -111,18 +100,25 @@ class EarlierThreads:
         places = self._snapshots.places_of(asked, self._origin) if asked else {}
         said = {place.seq: place for _, some in places.values() for place in some}
         learned = {place.seq: place for some, _ in places.values() for place in some}
-        threads = {name: Thread(name) for name in places}
-        for commit in self._pass(self.stream, said):
+        threads = self._folded(places, self._pass(self.stream, said), self._pass(self._ledger, learned))
+        self._ready.update(threads)
+        self._given.update(threads)
+
+    def _folded(
+        self, names: Iterable[str], transcript: Iterable[Commit], ledger: Iterable[Commit]
+    ) -> dict[str, Thread]:
+        """Fold threads, by name, and their coverage from the commits that are about them."""
+        threads = {name: Thread(name) for name in names}
+        for commit in transcript:
             if commit.cause.thread in threads:
                 threads[commit.cause.thread].take(commit)
-        for commit in self._pass(self._ledger, learned):
+        for commit in ledger:
             if commit.cause.thread in threads:
                 self._coverage.apply(commit)
             for event in commit.events:
                 if isinstance(event, Redacted) and event.thread in threads:
                     threads[event.thread].redact(event)
-        self._ready.update(threads)
-        self._given.update(threads)
+        return threads
 
     def _pass(self, stream: str, places: Mapping[int, Place]) -> Iterator[Commit]:
         """Yield the commits at some places, in one pass over the stream."""
