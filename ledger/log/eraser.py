@@ -194,7 +194,7 @@ class Eraser:
             finally:
                 self._carried_out = False
             # Readers need not read all of it once more, nor wait for the index.
-            self._reader.publish(self._state.memory, self._state.head, self._state.firsts[self._ledger.stream])
+            self._reader.publish(self._state.standing)
             return pending.commit, plan
 
     def complete_met(self) -> None:

@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
-from backstory.ledger.core.commit import Commit, Draft, Head, sealed
+from backstory.ledger.core.commit import EMPTY, Commit, Draft, Head, sealed
 from backstory.ledger.core.errors import BackstoryError, StoreError, WrongExpectedVersionError
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.folded.snapshot import Snapshots
-from backstory.ledger.log.folded.state import FoldedState
+from backstory.ledger.log.folded.state import FoldedState, StandingMemory
 
 _LONGEST_SECONDS = 0.02
 """The longest wait for company. A long write may only mean that another process held the lock."""
@@ -42,17 +42,17 @@ def random_salt() -> str:
 class PendingCommit:
     """A commit on its way to disk: `settled` once it is durable or has failed, with the reason in `error`.
 
-    Once it is `folded`, `before` and `after` are its memories, and `first` is the hash of its log's first commit.
+    `before` and `after` are the memories of a commit of the ledger, once it is `folded`.
     """
 
-    __slots__ = ("after", "before", "commit", "error", "first", "folded", "gates", "line", "settled")
+    __slots__ = ("after", "before", "commit", "error", "folded", "gates", "line", "settled")
 
     def __init__(self, line: bytes, commit: Commit) -> None:
         self.line = line
         self.commit = commit
         self.folded = False
-        self.before = self.after = Memory()
-        self.first = ""
+        self.before = Memory()
+        self.after = StandingMemory(self.before, EMPTY)
         self.settled = False
         self.error: BackstoryError | None = None
         self.gates: list[threading.Lock] = []
@@ -266,8 +266,8 @@ class CommitPipeline:
         self.ledger = GroupCommit(store, self.state.ledger)
         self.transcript = GroupCommit(store, self.state.transcript_stream)
         self.unannounced: deque[tuple[Commit, Memory, Memory]] = deque()
-        self.newest: tuple[Memory, Head, str] | None = None
-        """The memory after the newest of them, its head and the hash of its log's first commit, for the reader."""
+        self.newest: StandingMemory | None = None
+        """The memory after the newest of them, for the reader."""
         self._salts = salts
         self._met_erasure = met_erasure
         self._beginning = self.state.beginnings
@@ -339,8 +339,8 @@ class CommitPipeline:
             if not each.folded:
                 self._fold(queue, each)
             if queue is self.ledger:
-                self.unannounced.append((each.commit, each.before, each.after))
-                self.newest = each.after, each.commit.head, each.first
+                self.unannounced.append((each.commit, each.before, each.after.memory))
+                self.newest = each.after
         failed = [each for each in queue.decided if each.error is not None]
         if failed:
             queue.decided = deque(each for each in queue.decided if each.error is None)
@@ -367,9 +367,8 @@ class CommitPipeline:
         else:
             each.before = self.state.memory
             self.state.take(each.commit)
-            each.after = self.state.memory
             # Now: after a removal the state begins anew, with another log, before this is known to be durable.
-            each.first = self.state.firsts[queue.stream]
+            each.after = self.state.standing
         each.folded = True
 
     def add(self, queue: GroupCommit, after: Head, draft: Draft) -> PendingCommit:
