@@ -26,8 +26,8 @@ from backstory.ledger.core.commit import (
     check,
     decode,
     erase,
+    head_before,
     inspect,
-    prev_of,
     unseal,
 )
 from backstory.ledger.core.errors import LockTimeoutError, StoreError, UnavailableError
@@ -303,7 +303,7 @@ def _stubs(store: EventStore, stream: str, places: dict[int, set[int]], *, verif
         if verified:
             if seq not in places:
                 continue
-            head = Head(seq - 1, prev_of(record.line))
+            head = head_before(record.line, seq)
         commit = unseal(record.line, head, stream=stream, byte=record.byte)
         head = commit.head
         left = places.get(commit.seq, set()) - set(inspect(record.line).erased)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from backstory.ledger.core.commit import Commit, Head, prev_of, unseal
+from backstory.ledger.core.commit import Commit, Head, head_before, unseal
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Redacted, Turn, TurnRange
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
@@ -127,7 +127,7 @@ class EarlierThreads:
         first, last = places[min(places)], max(places)
         for seq, record in enumerate(self._store.read(stream, first.seq - 1, byte=first.byte), first.seq):
             if seq in places:
-                yield unseal(record.line, Head(seq - 1, prev_of(record.line)), stream=stream, byte=record.byte)
+                yield unseal(record.line, head_before(record.line, seq), stream=stream, byte=record.byte)
             if seq == last:
                 return
 
