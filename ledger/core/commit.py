@@ -298,7 +298,7 @@ def prev_of(line: bytes) -> str:
 def head_before(line: bytes, seq: int) -> Head:
     """Return the head that the line of commit `seq` follows, as the line states it, to unseal that line alone.
 
-    Of a damaged line it has no hash; to unseal the line tells what is wrong.
+    Of a damaged line it has no hash; unsealing the line reports the damage.
     """
     try:
         return Head(seq - 1, prev_of(line))

@@ -27,7 +27,6 @@ from backstory.ledger.core.events import (
 from backstory.ledger.core.memory import Memory, birth
 from backstory.ledger.erasure.content import summary_in, texts_of, turn_texts
 from backstory.ledger.erasure.digest import ContentSeal
-from backstory.ledger.erasure.evidence import EvidenceTurns, turns_of
 from backstory.ledger.erasure.requests import (
     Erasure,
     ErasurePlan,
@@ -40,7 +39,7 @@ from backstory.ledger.erasure.requests import (
     Sharing,
     Walk,
 )
-from backstory.ledger.erasure.target import ErasureTarget, find_target
+from backstory.ledger.erasure.target import ErasureTarget, EvidenceTurns, find_target, turns_of
 from backstory.ledger.erasure.walk import (
     LedgerWalk,
     SummarySources,

@@ -44,9 +44,8 @@ from backstory.ledger.erasure.content import (
     turn_texts,
 )
 from backstory.ledger.erasure.digest import MARKED, ContentSeal
-from backstory.ledger.erasure.evidence import EvidenceTurns, PlacedTurn, turns_of
 from backstory.ledger.erasure.requests import ForgetFact, Walk
-from backstory.ledger.erasure.target import ErasureTarget
+from backstory.ledger.erasure.target import ErasureTarget, EvidenceTurns, PlacedTurn, turns_of
 from backstory.ledger.text.acknowledgements import has_substance
 
 
