@@ -295,6 +295,17 @@ def prev_of(line: bytes) -> str:
     return _decode_ends(line).prev
 
 
+def head_before(line: bytes, seq: int) -> Head:
+    """Return the head that the line of commit `seq` follows, as the line states it, to unseal that line alone.
+
+    Of a damaged line it has no hash; unsealing the line reports the damage.
+    """
+    try:
+        return Head(seq - 1, prev_of(line))
+    except UNREADABLE:
+        return Head(seq - 1, "")
+
+
 class Inspection(msgspec.Struct, frozen=True):
     """The fields of a line; `intact` if its recomputed hash is the one it states.
 

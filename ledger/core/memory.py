@@ -93,11 +93,8 @@ class Memory(msgspec.Struct, frozen=True):
 
     def standing_at(self, at: str) -> Memory:
         """Return the memory as it is served at a moment: without the facts that have lapsed by then."""
-        gone = {fact.id for fact in self.facts.values() if (end := lapses(fact)) is not None and end <= at}
-        if not gone:
-            return self
-        facts = {fact_id: fact for fact_id, fact in self.facts.items() if fact_id not in gone}
-        return msgspec.structs.replace(self, facts=facts)
+        facts = {fact_id: fact for fact_id, fact in self.facts.items() if not has_lapsed(fact, at)}
+        return self if len(facts) == len(self.facts) else msgspec.structs.replace(self, facts=facts)
 
     def next_lapse(self) -> str | None:
         """Return the moment at which the next fact lapses; None where none ever does."""
@@ -130,6 +127,11 @@ def lapses(fact: Fact) -> str | None:
     if fact.valid_until is None and fact.expires_at is None:
         return None
     return min(ends(stated) for stated in (fact.valid_until, fact.expires_at) if stated is not None)
+
+
+def has_lapsed(fact: Fact, at: str) -> bool:
+    """Whether the time of a fact, or that of remembering it, was over at a moment."""
+    return (end := lapses(fact)) is not None and end <= at
 
 
 def held(fact: Fact, first: str, behind: str) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 
 from backstory.ledger.core.commands import Summarize
 from backstory.ledger.core.events import LedgerEvent, Section, SummaryUpdated, TurnRange, UpdateFailed
-from backstory.ledger.core.memory import BARRIERS, Memory
+from backstory.ledger.core.memory import Memory
 
 _PREFIX = "thread/"
 _PARTS = 4
@@ -124,12 +124,8 @@ def overlapping_summaries(now: Mapping[str, Section], planned: Mapping[str, Sect
 
 def _overtaken_by(memory: Memory, command: Summarize) -> str | None:
     """Return why an answer came too late to be used, as a kind of commit or another reason; None if it did not."""
-    if memory.barriers.get("redaction", 0) > command.basis:
-        # An erasure outranks a later barrier: no word of the answer may be kept.
-        return "redaction"
-    seq, kind = max((memory.barriers.get(kind, 0), kind) for kind in BARRIERS)
-    if seq > command.basis:
-        return kind
+    if (barrier := memory.barrier_after(command.basis)) is not None:
+        return barrier[1]
     if command.lost or _changed(memory, command):
         return "expired"
     return "covered" if command.covered else None

@@ -17,6 +17,7 @@ import msgspec
 from backstory.ledger.core.commands import TIMES, labels_of
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.events import (
+    DOCUMENT_SECTIONS,
     Candidate,
     CandidateRejected,
     Consolidation,
@@ -26,6 +27,7 @@ from backstory.ledger.core.events import (
     Extension,
     Fact,
     FactAdded,
+    FactEvent,
     FactRemoved,
     FactRevised,
     Fields,
@@ -46,7 +48,9 @@ from backstory.ledger.core.events import (
     UpdateFailed,
     UpdateProposed,
 )
+from backstory.ledger.core.kinds import ErasedKind
 from backstory.ledger.core.policy import CATEGORIES
+from backstory.ledger.core.summaries import SummaryKey
 
 _NAMES = frozenset({"id", "at", "source", *TIMES})
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
@@ -219,6 +223,70 @@ def fact_of(event: Event) -> Fact | None:
         case FactAdded(fact=fact) | FactRemoved(fact=fact) | FactRevised(after=fact):
             return fact
         case SectionEvent() | UpdateEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
+            return None
+        case _:
+            assert_never(event)
+
+
+def facts_in(event: Event) -> tuple[str, ...]:
+    """Return the ids of the facts whose content an event holds, even if only in what a model says about them."""
+    match event:
+        case CandidateRejected(candidate=Consolidation(sources=sources)):
+            return sources
+        case (
+            CandidateRejected(candidate=Edit(id=fact_id))
+            | CandidateRejected(candidate=Removal(id=fact_id, reason=str()))
+            | CandidateRejected(candidate=Extension(id=fact_id, reason=str()))
+            | FactAdded(fact=Fact(id=fact_id))
+            | FactRemoved(fact=Fact(id=fact_id))
+            | FactRevised(after=Fact(id=fact_id))
+        ):
+            return (fact_id,)
+        case SectionEvent() | UpdateEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
+            return ()
+        case _:
+            assert_never(event)
+
+
+def summary_in(event: Event) -> SummaryKey | None:
+    """Return the key of the thread summary that an event writes; None if it writes none."""
+    return SummaryKey.of(event.section) if isinstance(event, SummaryUpdated) else None
+
+
+def document_section_in(event: Event) -> str | None:
+    """Return the section of the document that an event writes or refuses to write.
+
+    It is empty for an event that may hold the text of any section, and None for one that holds none.
+    """
+    match event:
+        case SummaryUpdated(section=section):
+            return section if section in DOCUMENT_SECTIONS else None
+        case CandidateRejected(candidate=NewSummary(place=section)):
+            return section
+        case CandidateRejected(candidate=Unread()) | SummaryShared() | UpdateFailed():
+            return ""
+        case FactEvent() | SharingEvent() | UpdateEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
+            return None
+        case _:
+            assert_never(event)
+
+
+def erased_kind(event: Event) -> ErasedKind | None:
+    """Return which kind of content an event holds that an erasure may have to take; None if it holds none."""
+    match event:
+        case FactEvent():
+            return "fact"
+        case SummaryUpdated():
+            return "section"
+        case SummaryShared():
+            return "shared"
+        case CandidateRejected():
+            return "candidate"
+        case UpdateFailed():
+            return "failure"
+        case UpdateProposed():
+            return "proposal"
+        case SharingEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
             return None
         case _:
             assert_never(event)

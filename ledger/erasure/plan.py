@@ -25,9 +25,8 @@ from backstory.ledger.core.events import (
     UpdateFailed,
 )
 from backstory.ledger.core.memory import Memory, birth
-from backstory.ledger.erasure.content import texts_of, turn_texts
+from backstory.ledger.erasure.content import summary_in, texts_of, turn_texts
 from backstory.ledger.erasure.digest import ContentSeal
-from backstory.ledger.erasure.evidence import turn_redacted, turns_of
 from backstory.ledger.erasure.requests import (
     Erasure,
     ErasurePlan,
@@ -40,11 +39,9 @@ from backstory.ledger.erasure.requests import (
     Sharing,
     Walk,
 )
-from backstory.ledger.erasure.target import ErasureTarget, find_target, summary_in
+from backstory.ledger.erasure.target import ErasureTarget, EvidenceTurns, find_target, turns_of
 from backstory.ledger.erasure.walk import (
-    EvidenceTurns,
     LedgerWalk,
-    Marking,
     SummarySources,
     read_transcript,
     walk_until_settled,
@@ -79,7 +76,7 @@ def _sharing(walk: LedgerWalk, target: ErasureTarget, evidence: EvidenceTurns) -
     def shares(fact: Fact) -> bool:
         if fact.evidence:
             return any((fact.source, turn_id) in evidence.ids for turn_id in fact.evidence)
-        cause = walk.births[fact.seq].cause if fact.seq in walk.births else None
+        cause = walk.births.get(fact.seq)
         return cause is not None and fact.source == cause.thread and shares_turns(cause.thread, cause.turns)
 
     lineage = target.lineage
@@ -113,45 +110,38 @@ def _nothing_found(request: Erasure) -> NotFoundError:
 
 
 def _expired(
-    request: ForgetExpired,
-    memory: Memory,
-    ledger: Walk,
-    transcript: Walk,
-    *,
-    streams: tuple[str, str],
-    seal: ContentSeal | None,
+    request: ForgetExpired, memory: Memory, ledger: Walk, transcript: Walk, seal: ContentSeal | None
 ) -> ErasurePlan:
     """Plan the erasure of expired turns, of the summaries made from them, and of failures that may quote them."""
-    ledger_stream, transcript_stream = streams
-    turns = EvidenceTurns()
+    turns = EvidenceTurns(transcript.stream, seal)
     first_erased: dict[str, int] = {}
     uncovered: dict[str, set[int]] = {}
     for turn in turns_of(transcript()):
         if not request.covered(turn.thread, turn.turn.n):
             uncovered.setdefault(turn.thread, set()).add(turn.turn.n)
         elif turn.at < request.before:
-            turns.redacted[turn.seq, turn.index] = turn_redacted(transcript_stream, turn, "expired", seal)
+            turns.erase(turn, "expired")
             first_erased.setdefault(turn.thread, turn.seq)
-    erased = turns.erased()
     redacted: list[Redacted] = []
     sources = SummarySources()
-    for commit in ledger() if erased else ():
+    for commit in ledger() if turns.erased else ():
         sources.take(commit)
-        redacted += (
-            Redacted(ledger_stream, commit.seq, index, "expired", section=event.section)
-            for index, event in enumerate(commit.events)
-            if isinstance(event, SummaryUpdated)
-            and (key := summary_in(event)) is not None
-            and not erased.get(key.thread, set()).isdisjoint(range(key.turns.first, key.turns.last + 1))
-        )
-        redacted += (
-            Redacted(ledger_stream, commit.seq, index, "expired")
-            for index, event in enumerate(commit.events)
-            if isinstance(event, UpdateFailed) and _may_quote(commit, event, first_erased, uncovered)
-        )
+        for index, event in enumerate(commit.events):
+            if isinstance(event, SummaryUpdated) and _is_made_from(event, turns.erased):
+                redacted.append(Redacted(ledger.stream, commit.seq, index, "expired", section=event.section))
+            elif isinstance(event, UpdateFailed) and _may_quote(commit, event, first_erased, uncovered):
+                redacted.append(Redacted(ledger.stream, commit.seq, index, "expired"))
     sections = {event.section for event in redacted if event.section is not None}
     restated = sources.restated(sorted(memory.sections), sections)
     return ErasurePlan((*redacted, *turns.redacted.values()), tuple(restated))
+
+
+def _is_made_from(event: SummaryUpdated, turns: Mapping[str, Collection[int]]) -> bool:
+    """Whether an event holds a thread's summary that was made from some of these turns."""
+    key = summary_in(event)
+    if key is None:
+        return False
+    return any(n in turns.get(key.thread, ()) for n in range(key.turns.first, key.turns.last + 1))
 
 
 def _may_quote(
@@ -169,15 +159,7 @@ def _may_quote(
 
 
 def plan_erasure(
-    request: Erasure,
-    memory: Memory,
-    *,
-    ledger: Walk,
-    transcript: Walk,
-    ledger_stream: str,
-    transcript_stream: str,
-    seal: ContentSeal | None = None,
-    marking: Marking | None = None,
+    request: Erasure, memory: Memory, ledger: Walk, transcript: Walk, *, seal: ContentSeal | None = None, said: int = 0
 ) -> ErasurePlan:
     """Plan an erasure in both streams.
 
@@ -186,10 +168,9 @@ def plan_erasure(
         memory: the current memory.
         ledger: starts reading the ledger at each call.
         transcript: starts reading the transcript at each call.
-        ledger_stream: the name of the ledger.
-        transcript_stream: the name of the transcript.
-        seal: makes the keyed digests of erased turns; without it none are kept.
-        marking: makes the marks of erased facts and candidates; without it none are kept.
+        seal: makes the keyed digests of erased turns, and the marks of erased facts and candidates; without it none
+            are kept.
+        said: the last commit of the transcript, for the marks.
 
     Returns:
         The plan; content that is erased already is not part of it. For expired turns it may be empty.
@@ -199,11 +180,10 @@ def plan_erasure(
         NotFoundError: There is nothing to erase.
     """
     if isinstance(request, ForgetExpired):
-        return _expired(request, memory, ledger, transcript, streams=(ledger_stream, transcript_stream), seal=seal)
+        return _expired(request, memory, ledger, transcript, seal)
     target = find_target(request, memory, ledger)
-    turns = read_transcript(target, transcript, transcript_stream, seal)
-    target.turns = turns.erased()
-    walk = walk_until_settled(target, ledger, ledger_stream, words_in_staying_turns(target, transcript, turns), marking)
+    turns = read_transcript(target, transcript, seal)
+    walk = walk_until_settled(target, ledger, words_in_staying_turns(target, transcript, turns), seal, said)
     if not walk.redacted and not turns.redacted:
         raise _nothing_found(request)
     redacted = sorted(walk.redacted, key=lambda event: (event.seq, event.index))

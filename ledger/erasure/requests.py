@@ -68,6 +68,9 @@ Only: TypeAlias = Callable[[int, bytes], bool]
 class Walk(Protocol):
     """Starts reading a stream from its first commit at each call."""
 
+    stream: str
+    """The name of the stream."""
+
     def __call__(self, only: Only | None = None) -> Iterable[Commit]:
         """Return the commits in order; those whose lines `only` refuses may be left out."""
         ...
@@ -101,8 +104,3 @@ class ErasurePlan(msgspec.Struct, frozen=True):
     def events(self) -> tuple[LedgerEvent, ...]:
         """The events of the redaction's commit, in order."""
         return (*self.redacted, *self.restated)
-
-    @property
-    def slots(self) -> set[tuple[str, int, int]]:
-        """The events to overwrite, as stream, seq and index."""
-        return {(event.stream, event.seq, event.index) for event in self.redacted}

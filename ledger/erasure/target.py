@@ -1,56 +1,54 @@
-"""Erasure target: the content that a request erases, as far as the walks over the streams have found it."""
+"""Erasure target: the content that a request erases, as far as the walks over the streams have found it.
+
+With it the evidence of facts: the turns that a fact was learned from, and the facts that it was merged from.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import assert_never
+
+import msgspec
 
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.events import (
-    DOCUMENT_SECTIONS,
     NO_THREADS,
-    CandidateRejected,
-    Consolidation,
-    Edit,
-    ErasureEvent,
     Event,
-    Extension,
     Fact,
     FactAdded,
-    FactEvent,
     FactRemoved,
     FactRevised,
-    NewSummary,
-    Removal,
-    SectionEvent,
-    SettingEvent,
-    SharingEvent,
+    Redacted,
     SummariesReceived,
     SummaryShared,
     SummaryUpdated,
-    TurnEvent,
-    Unread,
-    UpdateEvent,
+    Turn,
+    TurnRange,
+    TurnRecorded,
     UpdateFailed,
-    UpdateProposed,
 )
+from backstory.ledger.core.kinds import ErasedKind
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import SummaryKey
 from backstory.ledger.erasure.content import (
     ErasedWords,
     Phrases,
     all_fact_texts,
+    document_section_in,
     fact_of,
     fact_texts,
     fact_texts_in,
+    facts_in,
     folded,
     may_name,
+    summary_in,
     texts_beside_fact,
     texts_of,
     words_in,
 )
-from backstory.ledger.erasure.evidence import FactSources, Lineage
+from backstory.ledger.erasure.digest import ContentSeal
 from backstory.ledger.erasure.requests import (
     Erasure,
     ForgetEverything,
@@ -63,6 +61,147 @@ from backstory.ledger.erasure.requests import (
 )
 
 _NO_TURNS: frozenset[int] = frozenset()
+
+
+class PlacedTurn(msgspec.Struct, frozen=True):
+    """A turn, and the commit and index at which it was recorded."""
+
+    seq: int
+    index: int
+    at: str
+    thread: str
+    turn: Turn
+
+
+def turns_of(transcript: Iterable[Commit]) -> Iterator[PlacedTurn]:
+    """Yield the turns of a transcript with their positions."""
+    for commit in transcript:
+        for index, event in enumerate(commit.events):
+            if isinstance(event, TurnRecorded):
+                yield PlacedTurn(commit.seq, index, commit.at, commit.cause.thread or "", event.turn)
+
+
+class EvidenceTurns:
+    """The turns that erased content was learned from, and those of them that are erased.
+
+    `evidence` holds thread and ordinal, `ids` thread and id of all of them; `redacted` the events of the erased ones by
+    seq and index, and `erased` their ordinals by thread.
+    """
+
+    def __init__(self, stream: str, seal: ContentSeal | None) -> None:
+        self._stream = stream
+        self._seal = seal
+        self.redacted: dict[tuple[int, int], Redacted] = {}
+        self.erased: dict[str, set[int]] = {}
+        self.evidence: set[tuple[str, int]] = set()
+        self.ids: set[tuple[str, str]] = set()
+
+    def add(self, placed: PlacedTurn) -> None:
+        """Add a turn that erased content was learned from."""
+        self.evidence.add((placed.thread, placed.turn.n))
+        self.ids.add((placed.thread, placed.turn.id))
+
+    def erase(self, placed: PlacedTurn, what: ErasedKind = "turn") -> None:
+        """Add a turn to erase; its event keeps its position, id, length and, with a key, its digest."""
+        turn = placed.turn
+        self.erased.setdefault(placed.thread, set()).add(turn.n)
+        self.redacted[placed.seq, placed.index] = Redacted(
+            self._stream,
+            placed.seq,
+            placed.index,
+            what,
+            thread=placed.thread,
+            n=turn.n,
+            turn=turn.id,
+            size=len(turn.content),
+            digest=None if self._seal is None else self._seal(turn.role, turn.content),
+        )
+
+
+class FactSources:
+    """The turns that one fact was learned from: those it cites, or all of its updates if it cites none."""
+
+    def __init__(self) -> None:
+        self.cited: set[tuple[str, str]] = set()
+        """The turns that the fact cites, as thread and id."""
+        self.updates: list[tuple[str, TurnRange]] = []
+        self._found_cited: list[PlacedTurn] = []
+        self._found_in_updates: list[PlacedTurn] = []
+
+    @property
+    def names(self) -> Iterator[str]:
+        """The ids of the cited turns, and the threads of the updates."""
+        yield from (turn_id for _, turn_id in self.cited)
+        yield from (thread for thread, _ in self.updates)
+
+    def collect(self, turn: PlacedTurn) -> None:
+        """Keep a turn if the fact was learned from it."""
+        if (turn.thread, turn.turn.id) in self.cited:
+            self._found_cited.append(turn)
+        elif not self._found_cited and any(
+            turn.thread == thread and turns.first <= turn.turn.n <= turns.last for thread, turns in self.updates
+        ):
+            self._found_in_updates.append(turn)
+
+    def found(self) -> list[PlacedTurn]:
+        """Return the turns that were kept: only cited ones, if there are any."""
+        return self._found_cited or self._found_in_updates
+
+
+class Lineage:
+    """The facts that were merged into each fact; the ledger is read once, when the first merged fact is asked for.
+
+    Args:
+        ledger: starts reading the ledger from its first commit at each call.
+    """
+
+    def __init__(self, ledger: Walk) -> None:
+        self._ledger = ledger
+
+    @cached_property
+    def _sources(self) -> dict[str, tuple[Fact, str]]:
+        """Return each merged fact, by id, with the id of the fact that it was last merged into."""
+        return {
+            event.fact.id: (event.fact, event.detail or "")
+            for commit in self._ledger(lambda _, line: b'"consolidated"' in line)
+            for event in commit.events
+            if isinstance(event, FactRemoved) and event.reason == "consolidated"
+        }
+
+    def ancestors(self, fact: Fact) -> dict[str, Fact | None]:
+        """Return all facts that went into a fact, by id, nearest first; None for one whose removal was erased."""
+        found: dict[str, Fact | None] = {}
+        queue = list(fact.consolidated_from)
+        while queue:
+            source = queue.pop(0)
+            if source in found:
+                continue
+            known = self._sources.get(source)
+            found[source] = None if known is None else known[0]
+            if known is not None:
+                queue += known[0].consolidated_from
+        return found
+
+    def origins(self, fact: Fact) -> Iterator[Fact]:
+        """Yield the facts whose evidence says where a fact was learned: itself, or the unmerged facts it comes from.
+
+        A merged fact's own evidence names turns without their threads. So the fact itself is only yielded if it was not
+        merged or an ancestor is unknown.
+        """
+        ancestors = self.ancestors(fact)
+        if None in ancestors.values() or not ancestors:
+            yield fact
+        yield from (known for known in ancestors.values() if known is not None and not known.consolidated_from)
+
+    def merged_into(self, facts: Iterable[str]) -> Iterator[Fact]:
+        """Yield the facts that were merged into one of these, through all levels, and are not among them."""
+        reached = set(facts)
+        while True:
+            new = [fact for fact, into in self._sources.values() if into in reached and fact.id not in reached]
+            if not new:
+                return
+            reached.update(fact.id for fact in new)
+            yield from new
 
 
 class ErasureTarget:
@@ -149,7 +288,7 @@ class ErasureTarget:
             self.everything
             or self.of_thread(commit)
             or (run is not None and run in self.runs)
-            or not self.facts.isdisjoint(_facts_in(event))
+            or not self.facts.isdisjoint(facts_in(event))
             or self.says(fact_texts_in(event))
             or self.says(self._beside_fact(event))
             or self._is_summary_of_target(event)
@@ -170,9 +309,10 @@ class ErasureTarget:
     def _includes_shared(
         self, request: ForgetShared, commit: Commit, event: Event, run: tuple[str, int] | None
     ) -> bool:
-        return _may_hold_section(event) and (
+        section = document_section_in(event)
+        return section is not None and (
             (isinstance(event, SummaryShared) and (commit.seq, event.section) in request.own)
-            or self.is_received(commit, _section_in(event))
+            or self.is_received(commit, section)
             or (run is not None and run in self.runs)
             or self.says(texts_of(event))
             or bool(self.rare_words.used_in(texts_of(event)))
@@ -213,56 +353,6 @@ class ErasureTarget:
         self.runs |= runs
         self.rare_words = ErasedWords(rare_words | self.rare_words.all)
         return new
-
-
-def summary_in(event: Event) -> SummaryKey | None:
-    """Return the key of the thread summary that an event writes; None if it writes none."""
-    return SummaryKey.of(event.section) if isinstance(event, SummaryUpdated) else None
-
-
-def _section_in(event: Event) -> str:
-    """Return the section of the document that an event writes or refuses to write; empty if it does neither."""
-    match event:
-        case SummaryUpdated(section=section) | CandidateRejected(candidate=NewSummary(place=section)):
-            return section
-        case FactEvent() | SharingEvent() | UpdateEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
-            return ""
-        case _:
-            assert_never(event)
-
-
-def _may_hold_section(event: Event) -> bool:
-    """Whether an event may hold the text of a section of the document."""
-    match event:
-        case SummaryUpdated(section=section):
-            return section in DOCUMENT_SECTIONS
-        case CandidateRejected(candidate=candidate):
-            return isinstance(candidate, NewSummary | Unread)
-        case SummaryShared() | UpdateFailed():
-            return True
-        case FactEvent() | SharingEvent() | UpdateProposed() | SettingEvent() | ErasureEvent() | TurnEvent():
-            return False
-        case _:
-            assert_never(event)
-
-
-def _facts_in(event: Event) -> tuple[str, ...]:
-    """Return the ids of the facts whose content an event holds, even if only in what a model says about them."""
-    match event:
-        case CandidateRejected(candidate=Consolidation(sources=sources)):
-            return sources
-        case (
-            CandidateRejected(candidate=Edit(id=fact_id))
-            | CandidateRejected(candidate=Removal(id=fact_id, reason=str()))
-            | CandidateRejected(candidate=Extension(id=fact_id, reason=str()))
-        ):
-            return (fact_id,)
-        case FactAdded(fact=fact) | FactRemoved(fact=fact) | FactRevised(after=fact):
-            return (fact.id,)
-        case SectionEvent() | UpdateEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
-            return ()
-        case _:
-            assert_never(event)
 
 
 def _find_fact(target: ErasureTarget, fact_id: str, ledger: Walk) -> None:

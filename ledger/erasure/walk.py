@@ -5,34 +5,27 @@ The walk over the ledger is repeated until it finds nothing new.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TypeAlias, assert_never
 
 import msgspec
 
-from backstory.ledger.core.commit import Commit
+from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.dedup import mark_key
 from backstory.ledger.core.events import (
     CandidateRejected,
     Consolidation,
     Edit,
-    ErasureEvent,
     Event,
     Fact,
-    FactEvent,
     FactRemoved,
     NewFact,
     Redacted,
     Section,
-    SettingEvent,
-    SharingEvent,
     SummariesReceived,
     SummaryShared,
     SummaryUpdated,
-    TurnEvent,
     TurnRange,
-    UpdateFailed,
     UpdateProposed,
 )
 from backstory.ledger.core.kinds import ErasedKind
@@ -41,73 +34,56 @@ from backstory.ledger.core.summaries import SummaryKey
 from backstory.ledger.erasure.content import (
     ErasedWords,
     all_fact_texts,
+    erased_kind,
     fact_of,
     fact_texts_in,
     folded,
     may_name,
     may_say,
+    summary_in,
     turn_texts,
 )
-from backstory.ledger.erasure.digest import ContentSeal
-from backstory.ledger.erasure.evidence import PlacedTurn, turn_redacted, turns_of
+from backstory.ledger.erasure.digest import MARKED, ContentSeal
 from backstory.ledger.erasure.requests import ForgetFact, Walk
-from backstory.ledger.erasure.target import ErasureTarget, summary_in
+from backstory.ledger.erasure.target import ErasureTarget, EvidenceTurns, PlacedTurn, turns_of
 from backstory.ledger.text.acknowledgements import has_substance
 
 
-class EvidenceTurns:
-    """The turns that erased content was learned from, and those of them that are erased.
-
-    `evidence` holds thread and ordinal, `ids` thread and id of all of them; `redacted` the events of the erased ones by
-    seq and index.
-    """
-
-    def __init__(self, seal: ContentSeal | None = None) -> None:
-        self._seal = seal
-        self.redacted: dict[tuple[int, int], Redacted] = {}
-        self.evidence: set[tuple[str, int]] = set()
-        self.ids: set[tuple[str, str]] = set()
-
-    def erased(self) -> dict[str, set[int]]:
-        """Return the ordinals of the erased turns, by thread."""
-        found: dict[str, set[int]] = {}
-        for event in self.redacted.values():
-            if event.thread is not None and event.n is not None:
-                found.setdefault(event.thread, set()).add(event.n)
-        return found
-
-    def add(self, stream: str, turn: PlacedTurn, *, erased: bool) -> None:
-        """Add a turn that erased content was learned from."""
-        self.evidence.add((turn.thread, turn.turn.n))
-        self.ids.add((turn.thread, turn.turn.id))
-        if erased:
-            self.redacted[turn.seq, turn.index] = turn_redacted(stream, turn, "turn", self._seal)
-
-
-def read_transcript(target: ErasureTarget, transcript: Walk, stream: str, seal: ContentSeal | None) -> EvidenceTurns:
-    """Find the turns that belong to a target, and add the words of the erased ones to it."""
-    found = EvidenceTurns(seal)
+def read_transcript(target: ErasureTarget, transcript: Walk, seal: ContentSeal | None) -> EvidenceTurns:
+    """Find the turns that belong to a target, and add the erased ones and their words to it."""
+    found = EvidenceTurns(transcript.stream, seal)
+    target.turns = found.erased
     if target.shared is not None:
         return found
     if isinstance(target.request, ForgetFact):
-        names = set(chain.from_iterable(sources.names for sources in target.sources.values()))
-        for turn in turns_of(transcript(lambda _, line: may_name(line, names))):
-            for sources in target.sources.values():
-                sources.collect(turn)
-        cited = list(chain.from_iterable(sources.found() for sources in target.sources.values()))
-        again = _told_again(cited, transcript) if target.request.with_evidence else ()
-        for turn in chain(cited, again):
-            found.add(stream, turn, erased=target.request.with_evidence)
-            if target.request.with_evidence:
-                target.seek(turn_texts(turn.turn), phrases=False)
-        return found
-    only = None if target.everything or target.thread is not None else target.phrases.may_occur
-    for turn in turns_of(transcript(only)):
-        if target.everything or turn.thread == target.thread or target.says(turn_texts(turn.turn)):
-            found.add(stream, turn, erased=True)
-            if target.thread is not None:
-                target.seek(turn_texts(turn.turn), phrases=False)
+        cited = _cited(target, transcript)
+        for turn in cited:
+            found.add(turn)
+        if not target.request.with_evidence:
+            return found
+        erased: Iterable[PlacedTurn] = chain(cited, _told_again(cited, transcript))
+    else:
+        only = None if target.everything or target.thread is not None else target.phrases.may_occur
+        erased = (
+            turn
+            for turn in turns_of(transcript(only))
+            if target.everything or turn.thread == target.thread or target.says(turn_texts(turn.turn))
+        )
+    for turn in erased:
+        found.add(turn)
+        found.erase(turn)
+        if not target.everything and not target.matching:
+            target.seek(turn_texts(turn.turn), phrases=False)
     return found
+
+
+def _cited(target: ErasureTarget, transcript: Walk) -> list[PlacedTurn]:
+    """Return the turns that the fact to erase was learned from."""
+    names = set(chain.from_iterable(sources.names for sources in target.sources.values()))
+    for turn in turns_of(transcript(lambda _, line: may_name(line, names))):
+        for sources in target.sources.values():
+            sources.collect(turn)
+    return list(chain.from_iterable(sources.found() for sources in target.sources.values()))
 
 
 def _told_again(cited: Sequence[PlacedTurn], transcript: Walk) -> Iterator[PlacedTurn]:
@@ -146,31 +122,6 @@ def words_used(words: frozenset[str], memory: Memory, transcript: Iterable[Commi
         if used := left.used_in(each):
             left = ErasedWords(left.all - used)
     return words - left.all
-
-
-def _content_of(event: Event) -> ErasedKind | None:
-    """Return which kind of content an event holds that an erasure may have to take; None if it holds none."""
-    match event:
-        case FactEvent():
-            return "fact"
-        case SummaryUpdated():
-            return "section"
-        case SummaryShared():
-            return "shared"
-        case CandidateRejected():
-            return "candidate"
-        case UpdateFailed():
-            return "failure"
-        case UpdateProposed():
-            return "proposal"
-        case SharingEvent() | SettingEvent() | ErasureEvent() | TurnEvent():
-            return None
-        case _:
-            assert_never(event)
-
-
-Marking: TypeAlias = tuple[Callable[[str], str], int]
-"""Gives the digest of a text's `mark_key`; and the transcript's last commit."""
 
 
 class _RestatedSection(msgspec.Struct, frozen=True):
@@ -220,13 +171,14 @@ class SummarySources:
 
 
 class LedgerWalk:
-    """One walk over the ledger, whose name is `stream`, with the target as known so far."""
+    """One walk over the ledger, whose name is `stream`, with the target as known so far; see `plan_erasure`."""
 
-    def __init__(self, target: ErasureTarget, stream: str, marking: Marking | None = None) -> None:
+    def __init__(self, target: ErasureTarget, stream: str, seal: ContentSeal | None, said: int) -> None:
         self._target = target
         self._stream = stream
-        self._marking = marking
-        facts = target.memory.facts.values() if marking is not None else ()
+        self._seal = seal
+        self._said = said
+        facts = target.memory.facts.values() if seal is not None else ()
         self._staying = {mark_key(fact.content) for fact in facts if target.stays(fact.id)}
         self._birth_seqs = {root.seq for fact in target.memory.facts.values() for root in target.lineage.origins(fact)}
         self._emptied: dict[str, int] = {}
@@ -247,8 +199,8 @@ class LedgerWalk:
         """The erased texts that were received, as agent, the agent's seq and section."""
         self.merged = False
         """Whether a fact that others were merged into is erased."""
-        self.births: dict[int, Commit] = {}
-        """The commits, without events, that added the live facts or the facts they were merged from, by seq."""
+        self.births: dict[int, Cause] = {}
+        """Why the live facts, or the facts they were merged from, were added, by the seq of that commit."""
 
     def matters(self, seq: int, line: bytes) -> bool:
         """Whether a line has to be read: it may hold what is to be erased, or decide what else is."""
@@ -264,7 +216,7 @@ class LedgerWalk:
     def take(self, commit: Commit) -> None:
         """Collect the events of a commit that are to be erased, and what follows from that."""
         if commit.seq in self._birth_seqs:
-            self.births[commit.seq] = msgspec.structs.replace(commit, events=())
+            self.births[commit.seq] = commit.cause
         self.summary_sources.take(commit)
         proposal: int | None = None
         answer_erased = self._target.everything or self._target.of_thread(commit)
@@ -274,14 +226,14 @@ class LedgerWalk:
             elif isinstance(event, Redacted):
                 if event.section is not None:
                     self._empty(event.section)
-            elif (content := _content_of(event)) is not None and self._take(commit, index, event, content):
+            elif (kind := erased_kind(event)) is not None and self._take(commit, index, event, kind):
                 outcome = isinstance(event, CandidateRejected) or getattr(event, "place", None) is not None
                 answer_erased = answer_erased or outcome
         # The digest of the raw answer has no salt, so it could confirm a guess of the part that was erased.
         if answer_erased and proposal is not None:
             self.redacted.append(Redacted(self._stream, commit.seq, proposal, "proposal"))
 
-    def _take(self, commit: Commit, index: int, event: Event, content: ErasedKind) -> bool:
+    def _take(self, commit: Commit, index: int, event: Event, kind: ErasedKind) -> bool:
         """Collect an event that holds content; return whether it is erased."""
         section = event.section if isinstance(event, SummaryUpdated) else None
         run = None if section is None else (section, self._emptied.get(section, 0))
@@ -289,7 +241,7 @@ class LedgerWalk:
         fact = fact_of(event)
         if erased:
             fact_id = None if fact is None else fact.id
-            redacted = Redacted(self._stream, commit.seq, index, content, fact=fact_id, section=section)
+            redacted = Redacted(self._stream, commit.seq, index, kind, fact=fact_id, section=section)
             self.redacted.append(self._marked(redacted, event))
         if fact is not None:
             self.merged = self.merged or (erased and bool(fact.consolidated_from))
@@ -303,10 +255,9 @@ class LedgerWalk:
     def _marked(self, redacted: Redacted, event: Event) -> Redacted:
         """Add the mark that keeps a model from adding the text of an erased fact or candidate again."""
         content = _content(event)
-        if self._marking is None or content is None or (key := mark_key(content)) in self._staying:
+        if self._seal is None or content is None or (key := mark_key(content)) in self._staying:
             return redacted
-        seal, after = self._marking
-        return msgspec.structs.replace(redacted, mark=seal(key), marked_after=after)
+        return msgspec.structs.replace(redacted, mark=self._seal(MARKED, key), marked_after=self._said)
 
     def _take_shared(self, commit: Commit, event: SummaryShared, *, erased: bool) -> None:
         if erased:
@@ -378,19 +329,19 @@ def _content(event: Event) -> str | None:
 
 
 def walk_until_settled(
-    target: ErasureTarget, ledger: Walk, stream: str, used: set[str], marking: Marking | None = None
+    target: ErasureTarget, ledger: Walk, used: set[str], seal: ContentSeal | None, said: int
 ) -> LedgerWalk:
     """Walk the ledger until a walk finds nothing new, and return that walk.
 
     Args:
         target: what to erase; it is extended by each walk.
         ledger: starts reading the ledger at each call.
-        stream: the name of the ledger.
         used: the words of the target that occur in turns that stay.
-        marking: makes the marks of erased texts; without it none are kept.
+        seal: as for `plan_erasure`.
+        said: as for `plan_erasure`.
     """
     while True:
-        walk = LedgerWalk(target, stream, marking)
+        walk = LedgerWalk(target, ledger.stream, seal, said)
         for commit in ledger(walk.matters if target.is_narrow else None):
             walk.take(commit)
         if not target.extend(walk.facts, walk.runs, walk.unused() - used, walk.summaries):

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from backstory.ledger.core.commands import MoveSections, ShareSummaries
-from backstory.ledger.core.commit import Cause, Commit, Head, prev_of, unseal
+from backstory.ledger.core.commit import Cause, Commit, Head, head_before, prev_of, unseal
 from backstory.ledger.core.errors import BackstoryError, ConflictError, NotFoundError
 from backstory.ledger.core.events import DOCUMENT_SECTIONS, Event, NewSummary, SummaryShared, UpdateFailed
 from backstory.ledger.core.memory import Memory
@@ -118,7 +118,7 @@ def _undelivered(agent: Writer, users: Writer, name: str, newest: Commit | None)
     last = agent.store.durable_head(agent.ledger)
     head: Head | None = None
     for record in agent.store.read(agent.ledger, received):
-        before = Head(received, prev_of(record.line)) if head is None else head
+        before = head or head_before(record.line, received + 1)
         if before.seq >= last.seq:
             return
         commit = unseal(record.line, before, stream=agent.ledger, byte=record.byte)

@@ -10,6 +10,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import assert_never
@@ -25,8 +26,8 @@ from backstory.ledger.core.commit import (
     check,
     decode,
     erase,
+    head_before,
     inspect,
-    prev_of,
     unseal,
 )
 from backstory.ledger.core.errors import LockTimeoutError, StoreError, UnavailableError
@@ -34,7 +35,7 @@ from backstory.ledger.core.events import Redacted, TurnRange
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.port import EventStore
-from backstory.ledger.erasure.digest import MARKED, ContentSeal, sealing
+from backstory.ledger.erasure.digest import ContentSeal, sealing
 from backstory.ledger.erasure.plan import plan_erasure
 from backstory.ledger.erasure.requests import (
     Erasure,
@@ -93,16 +94,13 @@ class Eraser:
     def forget(self, request: Erasure, actor: str | None, must_stand: Callable[[], None]) -> tuple[Commit, ErasurePlan]:
         """See `Writer.forget`; `must_stand` raises if the ledger has another head than the caller expects."""
         self._must_be_allowed()
-        # Before any lock: a thread that appends needs it, and this one would wait for that thread.
-        self._pipeline.settle(self._transcript, self._ledger)
         if isinstance(request, ForgetEverything):
-            transcript, ledger = self._streams
-            with self._store.locked(transcript), self._store.locked(ledger):
-                self._pipeline.settle(self._transcript, self._ledger)
+            with self._pipeline.alone():
                 must_stand()
                 # Without the key, no earlier erased turn can be recognised either.
                 self._store.set_key(self._transcript.stream, None)
                 return self._carry_out(request, self._planned(request), actor)
+        self._pipeline.settle(self._transcript, self._ledger)
         # Before the plan: where another erasure has moved the head, there may be nothing left to erase.
         must_stand()
         return self._carry_out(request, self._planned(request, self._seal(request)), actor, must_stand)
@@ -132,12 +130,11 @@ class Eraser:
         """Return the keyed digest for an erasure that keeps one; the key is made when the first turn goes."""
         if isinstance(request, ForgetEverything):
             return None
-        known: list[ContentSeal] = []
+
+        made = cache(lambda: sealing(self._store.key(self._transcript.stream, create=True) or b""))
 
         def seal(role: str, content: str) -> str:
-            if not known:
-                known.append(sealing(self._store.key(self._transcript.stream, create=True) or b""))
-            return known[0](role, content)
+            return made()(role, content)
 
         return seal
 
@@ -151,12 +148,10 @@ class Eraser:
         plan = plan_erasure(
             request,
             self._state.memory,
-            ledger=learned,
-            transcript=said,
-            ledger_stream=ledger,
-            transcript_stream=transcript,
+            learned,
+            said,
             seal=seal,
-            marking=None if seal is None else (lambda key: seal(MARKED, key), self._state.transcript.head.seq),
+            said=self._state.transcript.head.seq,
         )
         self._verified = {transcript: said.verified, ledger: learned.verified}
         return plan
@@ -169,9 +164,7 @@ class Eraser:
     ) -> tuple[Commit, ErasurePlan]:
         """Lock both streams and erase; plan again if another process has written meanwhile."""
         heads = self._heads()
-        transcript, ledger = self._streams
-        with self._store.locked(transcript), self._store.locked(ledger):
-            self._pipeline.settle(self._transcript, self._ledger)
+        with self._pipeline.alone():
             must_stand()
             # A new policy may remove facts, which writes their content once more: the plan has to include that.
             self._queue_due()
@@ -184,7 +177,7 @@ class Eraser:
             at = max(spell_moment(self._clock.now()), self._state.memory.at)
             draft = Draft(at, _redaction(request, actor), plan.events)
             pending = self._pipeline.add(self._ledger, self._state.head, draft)
-            self._ledger.group.settle(pending)
+            self._ledger.settle(pending)
             self._pipeline.drop_settled(self._ledger)
             verified: dict[str, int] = {}
             try:
@@ -201,28 +194,26 @@ class Eraser:
             finally:
                 self._carried_out = False
             # Readers need not read all of it once more, nor wait for the index.
-            self._reader.publish(self._state.memory, self._state.head, self._state.firsts[self._ledger.stream])
+            self._reader.publish(self._state.standing)
             return pending.commit, plan
 
-    def complete(self) -> None:
+    def complete_met(self) -> None:
         """Complete the erasures that the state has met and a crash has interrupted."""
         redacted, self._state.redacted = self._state.redacted, []
         if not self._carried_out:
-            self._complete(redacted, wait=True)
+            self.complete(redacted, wait=True)
 
-    def complete_if_free(self, redacted: Sequence[Redacted], *, again: bool = False) -> bool:
-        """Complete erasures for a reader, which waits for no lock.
+    def complete(self, redacted: Sequence[Redacted], *, wait: bool, again: bool = False) -> bool:
+        """Complete erasures that were interrupted, unless another process does.
 
         Args:
             redacted: what they erase.
+            wait: whether to wait for the locks, as a writer does and no reader.
             again: they are known to be incomplete, so the locks come before the logs are read.
 
         Returns:
             Whether a lock was held, as by a process that was killed until its lease ends, so that it has to try again.
         """
-        return self._complete(redacted, wait=False, again=again)
-
-    def _complete(self, redacted: Sequence[Redacted], *, wait: bool, again: bool = False) -> bool:
         transcript, ledger = self._streams
         try:
             if again or not self._is_finished(redacted):
@@ -257,7 +248,7 @@ class Rereading:
 
     def __init__(self, store: EventStore, stream: str) -> None:
         self._store = store
-        self._stream = stream
+        self.stream = stream
         self.verified = 0
         """The seq of the last commit, once all of them were verified."""
 
@@ -268,21 +259,21 @@ class Rereading:
             CorruptLogError: A line is not what was written.
         """
         if self.verified:
-            for seq, record in enumerate(islice(self._store.read(self._stream), self.verified), 1):
+            for seq, record in enumerate(islice(self._store.read(self.stream), self.verified), 1):
                 if only is not None and not only(seq, record.line):
                     continue
                 try:
                     commit = decode(record.line)
                 except UNREADABLE:
-                    commit = unseal(record.line, Head(seq - 1, EMPTY.hash), stream=self._stream, byte=record.byte)
+                    commit = unseal(record.line, Head(seq - 1, EMPTY.hash), stream=self.stream, byte=record.byte)
                 yield commit
             return
         head: Head = EMPTY
-        for record in self._store.read(self._stream):
+        for record in self._store.read(self.stream):
             if only is not None and not only(head.seq + 1, record.line):
-                head = check(record.line, head, stream=self._stream, byte=record.byte)
+                head = check(record.line, head, stream=self.stream, byte=record.byte)
                 continue
-            commit = unseal(record.line, head, stream=self._stream, byte=record.byte)
+            commit = unseal(record.line, head, stream=self.stream, byte=record.byte)
             head = commit.head
             yield commit
         self.verified = head.seq
@@ -312,7 +303,7 @@ def _stubs(store: EventStore, stream: str, places: dict[int, set[int]], *, verif
         if verified:
             if seq not in places:
                 continue
-            head = Head(seq - 1, prev_of(record.line))
+            head = head_before(record.line, seq)
         commit = unseal(record.line, head, stream=stream, byte=record.byte)
         head = commit.head
         left = places.get(commit.seq, set()) - set(inspect(record.line).erased)

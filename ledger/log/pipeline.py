@@ -14,16 +14,17 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import perf_counter
 
-from backstory.ledger.core.commit import Commit, Draft, Head, sealed
+from backstory.ledger.core.commit import EMPTY, Commit, Draft, Head, sealed
 from backstory.ledger.core.errors import BackstoryError, StoreError, WrongExpectedVersionError
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.folded.snapshot import Snapshots
-from backstory.ledger.log.folded.state import FoldedState
+from backstory.ledger.log.folded.state import FoldedState, StandingMemory
 
 _LONGEST_SECONDS = 0.02
 """The longest wait for company. A long write may only mean that another process held the lock."""
@@ -39,13 +40,19 @@ def random_salt() -> str:
 
 
 class PendingCommit:
-    """A commit on its way to disk: `settled` once it is durable or has failed, with the reason in `error`."""
+    """A commit on its way to disk: `settled` once it is durable or has failed, with the reason in `error`.
 
-    __slots__ = ("commit", "error", "gates", "line", "settled")
+    `before` and `after` are the memories of a commit of the ledger, once it is `folded`.
+    """
+
+    __slots__ = ("after", "before", "commit", "error", "folded", "gates", "line", "settled")
 
     def __init__(self, line: bytes, commit: Commit) -> None:
         self.line = line
         self.commit = commit
+        self.folded = False
+        self.before = Memory()
+        self.after = StandingMemory(self.before, EMPTY)
         self.settled = False
         self.error: BackstoryError | None = None
         self.gates: list[threading.Lock] = []
@@ -67,19 +74,28 @@ def _closed() -> threading.Lock:
 
 
 class GroupCommit:
-    """The lines of one stream that are decided and not yet durable.
+    """The commits of one stream that this process has decided and that may not be durable yet.
 
-    `failures` counts failed writes. A line that was added with an older count is refused.
+    `decided` are those that the pipeline has not seen settled, oldest first. A line is refused if a write has failed
+    that the pipeline does not know of.
     """
 
     def __init__(self, store: EventStore, stream: str) -> None:
         self._store = store
-        self._stream = stream
-        self.failures = 0
+        self.stream = stream
+        self._failures = 0
+        """How many writes have failed."""
+        self._known_failures = 0
+        self.decided: deque[PendingCommit] = deque()
         self.renew()
 
     def renew(self) -> None:
-        """Start again in a forked child, in which the threads that hold the locks do not exist."""
+        """Drop everything in a forked child: the parent writes these commits, and its threads do not exist here."""
+        for pending in self.decided:
+            if not pending.settled:
+                pending.gates = []
+                pending.settle(self._overtaken(pending.commit))
+        self.decided = deque()
         self._mutex = threading.Lock()
         self._waiting: list[PendingCommit] = []
         self._led = False
@@ -90,12 +106,12 @@ class GroupCommit:
         self._complete: threading.Lock | None = None
         """Released when as many lines wait as the last write took; None unless a leader waits for that."""
 
-    def add(self, line: bytes, commit: Commit, failures: int) -> PendingCommit:
+    def add(self, line: bytes, commit: Commit) -> PendingCommit:
         """Queue a line behind the others; one that was decided before a failed write is refused."""
         with self._mutex:
             # The store checks the expected version of a batch, not of each line in it.
             follows = not self._waiting or self._waiting[-1].commit.hash == commit.prev
-            if failures != self.failures or not follows:
+            if self._known_failures != self._failures or not follows:
                 return self.refuse(line, commit)
             pending = PendingCommit(line, commit)
             self._waiting.append(pending)
@@ -110,16 +126,10 @@ class GroupCommit:
         pending.settle(self._overtaken(commit))
         return pending
 
-    def disown(self, pending: PendingCommit) -> None:
-        """Fail a commit in a forked child: the parent writes it, and no thread of the child waits for it."""
-        if not pending.settled:
-            pending.gates = []
-            pending.settle(self._overtaken(pending.commit))
-
-    def count_failures(self) -> int:
-        """Return how many writes have failed; the commits that failed with them have their errors by then."""
+    def know_failures(self) -> None:
+        """Take note of the writes that have failed; the commits that failed with them have their errors by then."""
         with self._mutex:
-            return self.failures
+            self._known_failures = self._failures
 
     def settle(self, pending: PendingCommit) -> None:
         """Return when the line is durable.
@@ -181,7 +191,7 @@ class GroupCommit:
             batch, self._waiting = self._waiting, []
         begun = perf_counter()
         try:
-            self._store.append(self._stream, [pending.line for pending in batch], batch[0].commit.seq - 1)
+            self._store.append(self.stream, [pending.line for pending in batch], batch[0].commit.seq - 1)
         except WrongExpectedVersionError as error:
             self._settle_what_is_there(batch)
             self._fail(batch, error)
@@ -194,7 +204,7 @@ class GroupCommit:
         finally:
             # No thread may wait forever for an interrupted write, whose outcome is unknown.
             if not batch[-1].settled:
-                self._fail(batch, StoreError(f"{self._stream}: a write was interrupted; look whether it is there"))
+                self._fail(batch, StoreError(f"{self.stream}: a write was interrupted; look whether it is there"))
             with self._mutex:
                 self._company, self._took = len(batch), perf_counter() - begun
                 self._hand_over()
@@ -209,7 +219,7 @@ class GroupCommit:
 
     def _settle_what_is_there(self, batch: list[PendingCommit]) -> None:
         """Settle the lines that an engine wrote one by one before another process came between."""
-        there = list(zip(batch, self._store.read(self._stream, batch[0].commit.seq - 1), strict=False))
+        there = list(zip(batch, self._store.read(self.stream, batch[0].commit.seq - 1), strict=False))
         with self._mutex:
             for pending, record in there:
                 if record.line != pending.line:
@@ -218,7 +228,7 @@ class GroupCommit:
 
     def _fail(self, batch: list[PendingCommit], error: BackstoryError) -> None:
         with self._mutex:
-            self.failures += 1
+            self._failures += 1
             for pending in batch:
                 if not pending.settled:
                     pending.settle(error)
@@ -228,45 +238,13 @@ class GroupCommit:
 
     def _overtaken(self, commit: Commit) -> WrongExpectedVersionError:
         return WrongExpectedVersionError(
-            f"{self._stream}: what commit {commit.seq} was decided on was not written: decide again",
+            f"{self.stream}: what commit {commit.seq} was decided on was not written: decide again",
             actual=commit.seq - 1,
         )
 
 
-class _Decided:
-    """A commit of this process that may not be durable yet; `before` and `after` are its memories once it is folded.
-
-    `first` is the hash of its log's first commit.
-    """
-
-    __slots__ = ("after", "before", "first", "folded", "pending")
-
-    def __init__(self, pending: PendingCommit) -> None:
-        self.pending = pending
-        self.folded = False
-        self.before = self.after = Memory()
-        self.first = ""
-
-
-class StreamQueue:
-    """The commits of one stream that this process has decided and that may not be durable yet, oldest first."""
-
-    def __init__(self, store: EventStore, stream: str) -> None:
-        self.stream = stream
-        self.group = GroupCommit(store, stream)
-        self.failures = 0
-        self.decided: deque[_Decided] = deque()
-
-    def renew(self) -> None:
-        """Drop everything in a forked child: the parent writes these commits."""
-        self.group.renew()
-        for each in self.decided:
-            self.group.disown(each.pending)
-        self.decided = deque()
-
-
 class CommitPipeline:
-    """The state of a scope and its two queues. Callers hold `mutex`.
+    """The state of a scope and its two queues. Callers hold `mutex`, but of `alone`.
 
     `unannounced` are the durable commits of the ledger that listeners have not been notified of, each with the memory
     before and after it; the thread that notifies holds `announcing`. `met_erasure` is called when a replay of the
@@ -281,14 +259,15 @@ class CommitPipeline:
         salts: Salts,
         met_erasure: Callable[[], None],
     ) -> None:
+        self._store = store
         self.mutex = threading.RLock()
         self.announcing = threading.Lock()
         self.state = FoldedState(store, scope, snapshots)
-        self.ledger = StreamQueue(store, self.state.ledger)
-        self.transcript = StreamQueue(store, self.state.transcript_stream)
+        self.ledger = GroupCommit(store, self.state.ledger)
+        self.transcript = GroupCommit(store, self.state.transcript_stream)
         self.unannounced: deque[tuple[Commit, Memory, Memory]] = deque()
-        self.newest: tuple[Memory, Head, str] | None = None
-        """The memory after the newest of them, its head and the hash of its log's first commit, for the reader."""
+        self.newest: StandingMemory | None = None
+        """The memory after the newest of them, for the reader."""
         self._salts = salts
         self._met_erasure = met_erasure
         self._beginning = self.state.beginnings
@@ -304,16 +283,30 @@ class CommitPipeline:
         self.transcript.renew()
         self.state.start_over()
 
-    def settle(self, *queues: StreamQueue) -> None:
+    def settle(self, *queues: GroupCommit) -> None:
         """Bring the state up to date, and wait until all of it is durable."""
         self.catch_up(*queues)
         while any(queue.decided for queue in queues):
             for queue in queues:
                 if queue.decided:
-                    queue.group.is_settled(queue.decided[-1].pending)
+                    queue.is_settled(queue.decided[-1])
             self.catch_up(*queues)
 
-    def catch_up(self, *queues: StreamQueue) -> None:
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep every other writer off, in this process and elsewhere, and bring the state up to date.
+
+        Raises:
+            LockTimeoutError: Another process keeps a stream for too long.
+        """
+        with self.mutex:
+            # Before any lock: a thread that appends needs it, and this one would wait for that thread.
+            self.settle(self.transcript, self.ledger)
+            with self._store.locked(self.transcript.stream), self._store.locked(self.ledger.stream):
+                self.settle(self.transcript, self.ledger)
+                yield
+
+    def catch_up(self, *queues: GroupCommit) -> None:
         """Fold what this process has decided, and, in a queue without such commits, what others have appended."""
         while True:
             if self._beginning != self.state.beginnings and (self.ledger.decided or self.transcript.decided):
@@ -330,7 +323,7 @@ class CommitPipeline:
             if self._beginning == self.state.beginnings:
                 return
 
-    def _refresh(self, queue: StreamQueue) -> None:
+    def _refresh(self, queue: GroupCommit) -> None:
         if queue is self.transcript:
             self.state.refresh_transcript()
             return
@@ -338,19 +331,19 @@ class CommitPipeline:
         if self.state.redacted:
             self._met_erasure()
 
-    def drop_settled(self, queue: StreamQueue) -> None:
+    def drop_settled(self, queue: GroupCommit) -> None:
         """Drop settled commits; if one that was folded has failed, start over."""
-        queue.failures = queue.group.count_failures()
-        while queue.decided and queue.decided[0].pending.settled and queue.decided[0].pending.error is None:
+        queue.know_failures()
+        while queue.decided and queue.decided[0].settled and queue.decided[0].error is None:
             each = queue.decided.popleft()
             if not each.folded:
                 self._fold(queue, each)
             if queue is self.ledger:
-                self.unannounced.append((each.pending.commit, each.before, each.after))
-                self.newest = each.after, each.pending.commit.head, each.first
-        failed = [each for each in queue.decided if each.pending.error is not None]
+                self.unannounced.append((each.commit, each.before, each.after.memory))
+                self.newest = each.after
+        failed = [each for each in queue.decided if each.error is not None]
         if failed:
-            queue.decided = deque(each for each in queue.decided if each.pending.error is None)
+            queue.decided = deque(each for each in queue.decided if each.error is None)
             if any(each.folded for each in failed):
                 self.start_over()
 
@@ -358,28 +351,27 @@ class CommitPipeline:
         """Read both streams anew, once every queued commit is settled."""
         for queue in (self.ledger, self.transcript):
             if queue.decided:
-                queue.group.is_settled(queue.decided[-1].pending)
+                queue.is_settled(queue.decided[-1])
                 self.drop_settled(queue)
         self.state.start_over()
 
-    def fold_decided(self, queue: StreamQueue) -> None:
+    def fold_decided(self, queue: GroupCommit) -> None:
         """Fold what this process has decided, durable or not."""
         for each in queue.decided:
             if not each.folded:
                 self._fold(queue, each)
 
-    def _fold(self, queue: StreamQueue, each: _Decided) -> None:
+    def _fold(self, queue: GroupCommit, each: PendingCommit) -> None:
         if queue is self.transcript:
-            self.state.take_said(each.pending.commit)
+            self.state.take_said(each.commit)
         else:
             each.before = self.state.memory
-            self.state.take(each.pending.commit)
-            each.after = self.state.memory
+            self.state.take(each.commit)
             # Now: after a removal the state begins anew, with another log, before this is known to be durable.
-            each.first = self.state.firsts[queue.stream]
+            each.after = self.state.standing
         each.folded = True
 
-    def add(self, queue: StreamQueue, after: Head, draft: Draft) -> PendingCommit:
+    def add(self, queue: GroupCommit, after: Head, draft: Draft) -> PendingCommit:
         """Seal a draft that was decided on a head, and queue it; `fold_decided` folds it later.
 
         If the process was forked since the decision, the commit is refused: the child's state has another head.
@@ -390,8 +382,8 @@ class CommitPipeline:
         line, commit = sealed(draft, after, self._salts)
         # Where a write has failed that is not known of here yet, the pending says so at once.
         if after == (self.state.head if queue is self.ledger else self.state.transcript.head):
-            pending = queue.group.add(line, commit, queue.failures)
+            pending = queue.add(line, commit)
         else:
-            pending = queue.group.refuse(line, commit)
-        queue.decided.append(_Decided(pending))
+            pending = queue.refuse(line, commit)
+        queue.decided.append(pending)
         return pending

@@ -3,9 +3,6 @@
 It has a state of its own, apart from the writer's, and reads as far as `EventStore.durable_head` reports. It takes no
 writer's lock and syncs nothing. So its answers may be outdated: the writer, who takes the lock first, decides again
 whatever depends on them.
-
-What it serves of a memory (`served`) lacks each fact from the moment that the fact states. The log takes such a fact
-out with a commit of its own, which may come later. memory.json stays what a replay of the log gives.
 """
 
 from __future__ import annotations
@@ -16,58 +13,30 @@ from contextlib import contextmanager
 
 import msgspec
 
-from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.commit import EMPTY, Head, hash_of
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Redacted, TurnRange
 from backstory.ledger.core.memory import Fold, Memory
-from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import must_not_shrink, read_commits
 from backstory.ledger.log.folded.snapshot import SharedSnapshots, Snapshots
-from backstory.ledger.log.folded.state import FoldedState
+from backstory.ledger.log.folded.state import FoldedState, StandingMemory
 from backstory.ledger.threads.coverage import Coverage, Parked
 from backstory.ledger.threads.due import Due, Timing, due_of
 from backstory.ledger.threads.transcript import Thread, Transcript
 
 
 class ServedMemory(msgspec.Struct, frozen=True):
-    """A memory as it is served until the moment `until` (None: for ever); `hidden` facts of the log are not in it."""
+    """A memory as it is served until the moment `until` (None: for ever); `hidden` facts of the log are not in it.
+
+    It lacks each fact from the moment that the fact states. The log takes such a fact out with a commit of its own,
+    which may come later. memory.json stays what a replay of the log gives.
+    """
 
     memory: Memory
     until: str | None
     hidden: int
-
-
-class Serving:
-    """Serves the memories of one scope. Safe for threads: the newest result replaces the one before in one step.
-
-    Args:
-        clock: decides what has lapsed.
-        lapsing: called with the moment at which the next fact lapses, or at which one has, whenever that changes.
-    """
-
-    def __init__(self, clock: Clock, lapsing: Callable[[str], None] | None = None) -> None:
-        self._clock = clock
-        self._lapsing = lapsing
-        self._last: tuple[Memory, ServedMemory] = (Memory(), ServedMemory(Memory(), None, 0))
-
-    def of(self, memory: Memory) -> ServedMemory:
-        """Return a memory as it is served now; the same object as long as nothing changes."""
-        known, served = self._last
-        lapse = served.until
-        if known is not memory:
-            lapse = memory.next_lapse()
-            served = ServedMemory(memory, lapse, 0)
-        if lapse is not None and lapse <= (now := spell_moment(self._clock.now())):
-            standing = memory.standing_at(now)
-            served = ServedMemory(standing, standing.next_lapse(), len(memory.facts) - len(standing.facts))
-        if served is not self._last[1]:
-            self._last = (memory, served)
-            if lapse is not None and self._lapsing is not None:
-                self._lapsing(lapse)
-        return served
 
 
 class WaitingThread(msgspec.Struct, frozen=True):
@@ -134,14 +103,6 @@ class State(msgspec.Struct, frozen=True):
     """The hash of the transcript's first commit: after a removal of the logs it is another."""
 
 
-class _Shown(msgspec.Struct, frozen=True):
-    """A memory, its head, and the hash of the ledger's first commit."""
-
-    memory: Memory
-    head: Head
-    first: str = ""
-
-
 class Reader:
     """Reads a scope. Safe for threads and forks.
 
@@ -174,7 +135,7 @@ class Reader:
     def start_over(self) -> None:
         """Drop everything without waiting; threads that are reading keep what they have."""
         self._held = Backlog(FoldedState(self._store, self._scope, self._snapshots, settled=self._durable))
-        self._shown = _Shown(Memory(), EMPTY)
+        self._shown = StandingMemory(Memory(), EMPTY)
         self._unfinished: Sequence[Redacted] = ()
         """What is to be erased once another process lets go of a lock: it was killed, and its lease has not ended."""
 
@@ -191,13 +152,10 @@ class Reader:
         there = self._store.head(stream)
         return known if there.seq >= known.seq else there
 
-    def publish(self, memory: Memory, head: Head, first: str) -> None:
-        """Take the memory that a writer of this process has made durable, so that it need not be read again.
-
-        `first` is the hash of the ledger's first commit.
-        """
-        if head.seq > self._shown.head.seq:
-            self._shown = _Shown(memory, head, first)
+    def publish(self, standing: StandingMemory) -> None:
+        """Take the memory that a writer of this process has made durable, so that it need not be read again."""
+        if standing.head.seq > self._shown.head.seq:
+            self._shown = standing
 
     def standing(self) -> tuple[Memory, Head]:
         """Return the durable memory and its head.
@@ -223,7 +181,7 @@ class Reader:
             self._shown = newest
         return newest.memory, newest.head
 
-    def _since(self, shown: _Shown) -> _Shown | None:
+    def _since(self, shown: StandingMemory) -> StandingMemory | None:
         """Read on from the last memory, without a lock; None after an erasure, which changes earlier commits."""
         now = self._durable(self._ledger, shown.head)
         if now == shown.head:
@@ -235,9 +193,9 @@ class Reader:
                 return None
             fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
             head = commit.head
-        return _Shown(fold.memory(), head, shown.first)
+        return StandingMemory(fold.memory(), head, shown.first)
 
-    def _from_others(self) -> _Shown | None:
+    def _from_others(self) -> StandingMemory | None:
         """Take the memory that another process has kept; None where the ledger has to be read."""
         if self._shared is None:
             return None
@@ -246,15 +204,15 @@ class Reader:
         if memory is None:
             return None
         first = next((hash_of(record.line) for record in self._store.read(self._ledger)), "")
-        return _Shown(memory, now, first) if first else None
+        return StandingMemory(memory, now, first) if first else None
 
-    def _anew(self) -> _Shown:
+    def _anew(self) -> StandingMemory:
         """Read the ledger from the newest snapshot, or from the first commit."""
         with self._lock:
             held = self._held
             state = held.state
             state.refresh_ledger()
-            shown = _Shown(state.memory, state.head, state.firsts[state.ledger])
+            shown = state.standing
             if held is self._held:
                 self._shown = shown
             redacted, state.redacted = state.redacted, []

@@ -1,7 +1,7 @@
 """Writer of a scope's transcript: records deliveries, withdraws turns, and restores them.
 
 Its loop is that of every writer: fold what is new, decide, append; if another writer was first, again. Every change of
-a scope's two streams goes through `StreamWriter._write`. Threads decide one after the other and wait for the disk
+a scope's two streams goes through `TranscriptWriter._write`. Threads decide one after the other and wait for the disk
 together (`pipeline.GroupCommit`).
 """
 
@@ -23,7 +23,7 @@ from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.erasure.digest import sealing
-from backstory.ledger.log.pipeline import CommitPipeline, PendingCommit, StreamQueue
+from backstory.ledger.log.pipeline import CommitPipeline, GroupCommit, PendingCommit
 from backstory.ledger.log.reader import Reader, State
 from backstory.ledger.threads.delivery.told import Told
 from backstory.ledger.threads.delivery.turn_dedup import Mode, align
@@ -37,8 +37,20 @@ _MOST_OVERTAKEN = 4
 """How often another writer may be first before this one keeps all others off. A long thread is slow to read again."""
 
 
-class StreamWriter:
-    """Appends to a scope's two streams. Safe for threads, and beside other processes."""
+TURNS_PER_COMMIT = 200
+"""How many turns of a delivery one commit holds at most, unless only a single commit lets it be recognised."""
+
+
+class RecordedDelivery(msgspec.Struct, frozen=True):
+    """Result of a delivery: how many turns are new, were known already, and no longer stand because of it."""
+
+    turns: int
+    skipped: int
+    superseded: int = 0
+
+
+class TranscriptWriter:
+    """The part of a scope's writer that appends to the transcript, with the loop for both of its streams."""
 
     def __init__(self, store: EventStore, scope: Scope, pipeline: CommitPipeline, reader: Reader, clock: Clock) -> None:
         self.store = store
@@ -67,7 +79,7 @@ class StreamWriter:
 
     # The loop.
 
-    def _write(self, queue: StreamQueue, decide_and_queue: Callable[[], list[PendingCommit]]) -> list[Commit]:
+    def _write(self, queue: GroupCommit, decide_and_queue: Callable[[], list[PendingCommit]]) -> list[Commit]:
         """Decide and append, again and again until no other writer came between.
 
         Args:
@@ -82,19 +94,17 @@ class StreamWriter:
         """
         durable: list[Commit] = []
         for overtaken in count():
-            with self._alone() if overtaken >= _MOST_OVERTAKEN else nullcontext():
+            with self._pipeline.alone() if overtaken >= _MOST_OVERTAKEN else nullcontext():
                 with self._mutex:
                     pending = decide_and_queue()
                     # A delivery without news may repeat turns of another thread that are not durable yet.
-                    awaited = (
-                        [] if pending or queue is self._ledger_queue else [each.pending for each in queue.decided][-1:]
-                    )
+                    awaited = [] if pending or queue is self._ledger_queue else list(queue.decided)[-1:]
                 try:
                     for commit in pending:
-                        queue.group.settle(commit)
+                        queue.settle(commit)
                         durable.append(commit.commit)
                     for commit in awaited:
-                        queue.group.settle(commit)
+                        queue.settle(commit)
                 except WrongExpectedVersionError:
                     continue
                 except CorruptLogError:
@@ -104,19 +114,6 @@ class StreamWriter:
                     continue
             break
         return durable
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Keep every other writer off, in this process and elsewhere.
-
-        Raises:
-            LockTimeoutError: Another process keeps a stream for too long.
-        """
-        with self._mutex:
-            # First: a thread that appends needs the locks, and this one would wait for it.
-            self._pipeline.settle(self._transcript_queue, self._ledger_queue)
-            with self.store.locked(self.transcript_stream), self.store.locked(self.ledger):
-                yield
 
     def _is_removed(self) -> bool:
         with self._mutex:
@@ -163,21 +160,7 @@ class StreamWriter:
     def _thread(self, name: str) -> Thread:
         return self._state.transcript.threads.get(name) or Thread(name)
 
-
-TURNS_PER_COMMIT = 200
-"""How many turns of a delivery one commit holds at most, unless only a single commit lets it be recognised."""
-
-
-class RecordedDelivery(msgspec.Struct, frozen=True):
-    """Result of a delivery: how many turns are new, were known already, and no longer stand because of it."""
-
-    turns: int
-    skipped: int
-    superseded: int = 0
-
-
-class TranscriptWriter(StreamWriter):
-    """The part of a scope's writer that appends to the transcript."""
+    # Turns.
 
     def record(
         self,

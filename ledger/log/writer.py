@@ -1,13 +1,12 @@
 """Writer of a scope: completes and decides commands, erases, and notifies listeners of what is durable.
 
-Each change goes through the loop of `StreamWriter`; turns of conversations are appended by `transcript_writer`. What a
-writer returns is durable. Reads go to `Writer.reader`, which waits for no writer.
+Each change goes through the loop of `TranscriptWriter`, which also appends the turns of conversations. What a writer
+returns is durable. Reads go to `Writer.reader`, which waits for no writer.
 """
 
 from __future__ import annotations
 
 import logging
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
@@ -38,11 +37,10 @@ from backstory.ledger.log.eraser import Eraser, Purge
 from backstory.ledger.log.folded.snapshot import SharedSnapshots, Snapshots
 from backstory.ledger.log.marked import Marked, leaves_marks, with_cited
 from backstory.ledger.log.pipeline import CommitPipeline, PendingCommit, Salts, random_salt
-from backstory.ledger.log.reader import Reader, ServedMemory, Serving
+from backstory.ledger.log.reader import Reader, ServedMemory
 from backstory.ledger.log.transcript_writer import TranscriptWriter
-from backstory.ledger.rules.decide import decide
+from backstory.ledger.rules.decide import decide, may_rank
 from backstory.ledger.rules.merge import too_late
-from backstory.ledger.rules.ranking import may_rank
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +71,8 @@ class Writer(TranscriptWriter):
         uses: the recent use of facts, for eviction by `hybrid`.
         users: the user's writer, if this is an agent's and its updates write the user's sections.
         shared: spares the first read of the ledger.
-        lapsing: called with the writer and the moment at which the next fact lapses.
+        lapsing: called with the writer and the moment at which the next fact lapses, or at which one has, whenever that
+            changes.
     """
 
     def __init__(
@@ -105,15 +104,10 @@ class Writer(TranscriptWriter):
         """A policy that is known to contain the configured values."""
         self._listeners = tuple(listeners)
         self._uses = uses
+        self._lapsing = lapsing
+        self._last_served: tuple[Memory, ServedMemory] = (Memory(), ServedMemory(Memory(), None, 0))
+        """Replaced in one step by the newest result, so that threads need no lock."""
         self._eraser = Eraser(store, pipeline, reader, clock=self.clock, purge=purge, queue_due=self._queue_due)
-        # It may live longer than the writer, which holds it.
-        me = weakref.ref(self)
-
-        def lapses(moment: str) -> None:
-            if lapsing is not None and (writer := me()) is not None:
-                lapsing(writer, moment)
-
-        self._serving = Serving(self.clock, lapses)
 
     def memory(self, *, durable: bool = True) -> Memory:
         """Return the memory as it is served; with `durable=False` as the commits say, also those not yet on disk."""
@@ -126,7 +120,23 @@ class Writer(TranscriptWriter):
     def served(self) -> tuple[ServedMemory, Head]:
         """Return the durable memory without what has lapsed, with the ledger's head."""
         memory, head = self.reader.standing()
-        return self._serving.of(memory), head
+        return self._served(memory), head
+
+    def _served(self, memory: Memory) -> ServedMemory:
+        """Return a memory as it is served now; the same object as long as nothing changes."""
+        known, served = self._last_served
+        lapse = served.until
+        if known is not memory:
+            lapse = memory.next_lapse()
+            served = ServedMemory(memory, lapse, 0)
+        if lapse is not None and lapse <= (now := spell_moment(self.clock.now())):
+            standing = memory.standing_at(now)
+            served = ServedMemory(standing, standing.next_lapse(), len(memory.facts) - len(standing.facts))
+        if served is not self._last_served[1]:
+            self._last_served = (memory, served)
+            if lapse is not None and self._lapsing is not None:
+                self._lapsing(self, lapse)
+        return served
 
     # The ledger.
 
@@ -251,7 +261,7 @@ class Writer(TranscriptWriter):
         except BaseException:
             # Without a waiting thread the line would never be written, and would hide what others append.
             if due:
-                self._ledger_queue.group.is_settled(due[-1])
+                self._ledger_queue.is_settled(due[-1])
             raise
 
     def _decided(self, command: Command, cause: Cause, moment: str) -> tuple[Cause, str, tuple[Event, ...]]:
@@ -386,9 +396,9 @@ class Writer(TranscriptWriter):
             self._pipeline.drop_settled(self._ledger_queue)
             newest, self._pipeline.newest = self._pipeline.newest, None
             if newest is not None:
-                self.reader.publish(*newest)
+                self.reader.publish(newest)
         if newest is not None:
-            self._serving.of(newest[0])
+            self._served(newest.memory)
         if not self._listeners:
             self._pipeline.unannounced.clear()
             return
@@ -453,7 +463,7 @@ class Writer(TranscriptWriter):
         return done
 
     def _complete_erasures(self) -> None:
-        self._eraser.complete()
+        self._eraser.complete_met()
 
     def _complete_if_free(self, redacted: Sequence[Redacted], again: bool) -> bool:
-        return self._eraser.complete_if_free(redacted, again=again)
+        return self._eraser.complete(redacted, wait=False, again=again)

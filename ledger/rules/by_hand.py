@@ -20,7 +20,7 @@ from backstory.ledger.core.events import (
 from backstory.ledger.core.kinds import RemovalReason
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import kept_category
-from backstory.ledger.rules.admission import Verdict, admit, admitted, newborn
+from backstory.ledger.rules.admission import Verdict, admit, admitted, newborn, refusals_of
 from backstory.ledger.rules.marks import erased_refusal, removed_by_hand
 from backstory.ledger.rules.ranking import Ranking
 from backstory.ledger.rules.review import ends_later
@@ -32,16 +32,14 @@ def add_fact(memory: Memory, command: AddFact) -> list[LedgerEvent]:
     candidate, by_model = command.fact, command.by_model
     if by_model and command.erased:
         return [erased_refusal(candidate.place)]
-    if by_model and (verdict := _screen(memory, candidate.content, candidate.confidence)) is not None:
-        return [CandidateRejected(candidate, verdict.rule, verdict.detail)]
-    if (verdict := period_verdict(candidate, command.at)) is not None:
-        return [CandidateRejected(candidate, verdict.rule, verdict.detail)]
+    verdict = _screen(memory, candidate.content, candidate.confidence) if by_model else None
+    verdict = verdict or period_verdict(candidate, command.at)
     fact = newborn(memory, candidate, command.at, (command.thread or TOOL_SOURCE) if by_model else "manual")
     fact = msgspec.structs.replace(fact, by_hand=not by_model)
-    admission = admit(memory, [(candidate, fact)], Ranking(memory.policy, command.at, command.heat))
-    if (verdict := admission.refused.get(candidate.place)) is not None:
-        return [CandidateRejected(candidate, verdict.rule, verdict.detail)]
-    return admitted(admission, stated=False)
+    refused = {} if verdict is None else {candidate.place: verdict}
+    ranking = Ranking(memory.policy, command.at, command.heat)
+    admission = admit(memory, [(candidate, fact)], ranking, refused=refused)
+    return admitted(admission, stated=False) + refusals_of((candidate,), admission.refused)
 
 
 def _screen(memory: Memory, content: str, confidence: float) -> Verdict | None:

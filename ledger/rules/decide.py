@@ -42,7 +42,15 @@ from backstory.ledger.core.commands import (
     Summarize,
 )
 from backstory.ledger.core.errors import CapError
-from backstory.ledger.core.events import FactRemoved, LedgerEvent, PolicyChanged, Section, SummaryUpdated, UpdateFailed
+from backstory.ledger.core.events import (
+    FactRemoved,
+    LedgerEvent,
+    PolicyChanged,
+    Removal,
+    Section,
+    SummaryUpdated,
+    UpdateFailed,
+)
 from backstory.ledger.core.kinds import Rule
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import check_policy
@@ -138,6 +146,36 @@ def decide(memory: Memory, command: Command) -> tuple[LedgerEvent, ...]:  # noqa
             return sum_up(memory, command)
         case _:
             assert_never(command)
+
+
+def may_rank(memory: Memory, command: Command) -> bool:
+    """Whether deciding a command may rank facts for eviction, which it cannot while memory has room."""
+    match command:
+        case (
+            EditFact()
+            | RemoveFact()
+            | Expire()
+            | Clear()
+            | FailUpdate()
+            | Summarize()
+            | ShareSummaries()
+            | MoveSections()
+        ):
+            return False
+        case AddFact():
+            most = 1
+        case Extract(proposal=proposal):
+            # A review that asks for more removals than are allowed ranks facts, too.
+            if any(isinstance(candidate, Removal) for candidate in proposal.candidates):
+                return True
+            most = len(proposal.candidates)
+        case ImportDocument(candidates=candidates, replace=False) | SaveDocument(candidates=candidates):
+            most = len(candidates)
+        case ImportDocument() | ChangePolicy() | Revert() | RollBack():
+            return True
+        case _:
+            assert_never(command)
+    return len(memory.facts) + most > memory.policy.max_facts
 
 
 def _fail_update(memory: Memory, command: FailUpdate) -> UpdateFailed:

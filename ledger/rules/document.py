@@ -6,12 +6,12 @@ memory changes, and no fact is evicted for a new one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import assert_never
 
 import msgspec
 
-from backstory.ledger.core.commands import ImportDocument, SaveDocument, proposed_fields
+from backstory.ledger.core.commands import ImportDocument, SaveDocument, labels_of, proposed_fields
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.errors import ConflictError
 from backstory.ledger.core.events import (
@@ -110,30 +110,15 @@ def _replace(memory: Memory, command: ImportDocument) -> list[LedgerEvent]:
 def _chosen(
     memory: Memory, command: ImportDocument, refused: dict[str, Verdict], ids: ImportedIds
 ) -> list[tuple[NewFact, Fact]]:
-    """Pair each fact of the document with what it becomes: the live fact of its id as restated, or a new fact."""
+    """Pair the facts of the document with what they become; a text that it states twice is refused."""
     chosen: list[tuple[NewFact, Fact]] = []
     places: dict[str, str] = {}
-    taken: set[str] = set()
-    for candidate in command.candidates:
-        verdict = screen_import(memory, candidate, command.at, insist=command.insist)
-        if verdict is not None:
-            refused[candidate.place] = verdict
-        if isinstance(candidate, NewFact):
-            # A refused fact takes its id, too: under another policy the others have the same ids.
-            live = memory.facts.get(candidate.id or "")
-            fact = (
-                restated(live, candidate, memory.policy)
-                if live is not None and live.id not in taken
-                else imported(memory, candidate, command.at, ids)
-            )
-            taken.add(fact.id)
-            if verdict is not None:
-                continue
-            fact = _insisted(memory, command, fact)
-            key = dedup_key(fact.content, memory.policy.dedup_key)
-            if key in places:
-                refused[candidate.place] = Verdict("duplicate", f"{places[key]} of the same document says this")
-                continue
+    for candidate, named in _paired(memory, command, refused, ids):
+        fact = _insisted(memory, command, named)
+        key = dedup_key(fact.content, memory.policy.dedup_key)
+        if key in places:
+            refused[candidate.place] = Verdict("duplicate", f"{places[key]} of the same document says this")
+        else:
             places[key] = candidate.place
             chosen.append((candidate, fact))
     return chosen
@@ -272,6 +257,37 @@ def restated(live: Fact, candidate: NewFact, policy: Policy) -> Fact:
     )
 
 
+def _paired(
+    memory: Memory,
+    command: ImportDocument | SaveDocument,
+    refused: dict[str, Verdict],
+    ids: ImportedIds,
+    removed: Collection[str] = (),
+) -> list[tuple[NewFact, Fact]]:
+    """Pair each fact of a document with what it becomes: the live fact of its id as restated, or a new fact.
+
+    What is refused on its own is left out.
+    """
+    insist = isinstance(command, ImportDocument) and command.insist
+    pairs: list[tuple[NewFact, Fact]] = []
+    named: set[str] = set()
+    for candidate in command.candidates:
+        verdict = screen_import(memory, candidate, command.at, insist=insist)
+        if verdict is not None:
+            refused[candidate.place] = verdict
+        if isinstance(candidate, NewFact):
+            # A refused fact takes its id, too: under another policy the others have the same ids.
+            live = memory.facts.get(candidate.id or "")
+            if live is None or live.id in removed or live.id in named:
+                fact = imported(memory, candidate, command.at, ids)
+            else:
+                fact = restated(live, candidate, memory.policy)
+            named.add(fact.id)
+            if verdict is None:
+                pairs.append((candidate, fact))
+    return pairs
+
+
 def fact_event(candidate: NewFact, fact: Fact, before: Fact | None) -> FactAdded | FactRevised | CandidateRejected:
     """Return the event that makes a fact what a document says; `before` is the live fact, if there is one."""
     proposed = proposed_fields(candidate, fact, stated=True)
@@ -288,7 +304,7 @@ def section_event(memory: Memory, candidate: NewSummary, at: str) -> CandidateRe
     after = Section(candidate.summary, (candidate.at or at) if candidate.summary else "")
     if after.summary == before.summary:
         return CandidateRejected(candidate, "unchanged", "the section already says exactly this")
-    return SummaryUpdated(candidate.place, before, after, candidate.place)
+    return SummaryUpdated(candidate.place, before, after, candidate.place, labels=labels_of(candidate))
 
 
 def save_document(memory: Memory, command: SaveDocument) -> list[LedgerEvent]:
@@ -296,16 +312,32 @@ def save_document(memory: Memory, command: SaveDocument) -> list[LedgerEvent]:
     refused: dict[str, Verdict] = {}
     removed = _removals(memory, command, refused)
     ids = ImportedIds(memory, command.candidates, (i for i in memory.facts if i not in removed))
-    saved = _saved(memory, command, removed, refused, ids)
+    saved = [
+        (candidate, _dated(candidate, fact)) for candidate, fact in _paired(memory, command, refused, ids, removed)
+    ]
+    for candidate in command.candidates:
+        if not isinstance(candidate, NewFact | NewSummary | Removal):
+            refused.setdefault(
+                candidate.place, Verdict("malformed", "a document holds facts and sections, and nothing else")
+            )
     _dedup(memory, saved, removed, refused)
     _cap(memory, command, saved, removed, refused)
     events: list[LedgerEvent] = ids.reserved()
     events += [FactRemoved(memory.facts[i], "import", place, note) for i, (place, note) in removed.items()]
     sections = [c for c in command.candidates if isinstance(c, NewSummary) and c.place not in refused]
     events += [section_event(memory, section, command.at) for section in sections]
-    facts = [(candidate, fact) for candidate, fact in saved if candidate.place not in refused]
-    events += [ids.explained(fact_event(candidate, fact, _live(memory, fact, removed))) for candidate, fact in facts]
+    events += [
+        ids.explained(fact_event(candidate, fact, _live(memory, fact, removed)))
+        for candidate, fact in saved
+        if candidate.place not in refused
+    ]
     return [*events, *refusals_of(command.candidates, refused)]
+
+
+def _dated(candidate: NewFact, fact: Fact) -> Fact:
+    """Return a fact with the time and the source that a host states of it, which an import leaves to the live fact."""
+    created, source = candidate.at or fact.created_at, candidate.source or fact.source
+    return msgspec.structs.replace(fact, created_at=created, source=source)
 
 
 def _live(memory: Memory, fact: Fact, removed: Mapping[str, object]) -> Fact | None:
@@ -326,38 +358,6 @@ def _removals(memory: Memory, command: SaveDocument, refused: dict[str, Verdict]
         else:
             removed[candidate.id] = (candidate.place, candidate.reason)
     return removed
-
-
-def _saved(
-    memory: Memory,
-    command: SaveDocument,
-    removed: Mapping[str, object],
-    refused: dict[str, Verdict],
-    ids: ImportedIds,
-) -> list[tuple[NewFact, Fact]]:
-    """Pair each fact with what it becomes: the live fact of its id as restated, or a new fact."""
-    saved: list[tuple[NewFact, Fact]] = []
-    named: set[str] = set()
-    for candidate in command.candidates:
-        verdict = screen_import(memory, candidate, command.at)
-        if verdict is not None:
-            refused[candidate.place] = verdict
-        if isinstance(candidate, NewFact):
-            # As in an import, a refused fact takes its id, too.
-            live = memory.facts.get(candidate.id or "")
-            if live is None or live.id in removed or live.id in named:
-                fact = imported(memory, candidate, command.at, ids)
-            else:
-                created, source = candidate.at or live.created_at, candidate.source or live.source
-                fact = msgspec.structs.replace(
-                    restated(live, candidate, memory.policy), created_at=created, source=source
-                )
-            named.add(fact.id)
-            if verdict is None:
-                saved.append((candidate, fact))
-        elif verdict is None and not isinstance(candidate, NewSummary | Removal):
-            refused[candidate.place] = Verdict("malformed", "a document holds facts and sections, and nothing else")
-    return saved
 
 
 def _dedup(

@@ -11,28 +11,9 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from heapq import nlargest, nsmallest
 from operator import attrgetter
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
-from backstory.ledger.core.commands import (
-    AddFact,
-    ChangePolicy,
-    Clear,
-    Command,
-    EditFact,
-    Expire,
-    Extract,
-    FailUpdate,
-    ImportDocument,
-    MoveSections,
-    RemoveFact,
-    Revert,
-    RollBack,
-    SaveDocument,
-    ShareSummaries,
-    Summarize,
-)
-from backstory.ledger.core.events import Access, Fact, Removal
-from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.events import Access, Fact
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.rules.review import days_since
 
@@ -122,33 +103,3 @@ class Ranking:
 
 def _decayed(moment: str, at: str, half_life: float) -> float:
     return math.exp2(-days_since(moment, at) / half_life)
-
-
-def may_rank(memory: Memory, command: Command) -> bool:
-    """Whether deciding a command may rank facts for eviction, which it cannot while memory has room."""
-    match command:
-        case (
-            EditFact()
-            | RemoveFact()
-            | Expire()
-            | Clear()
-            | FailUpdate()
-            | Summarize()
-            | ShareSummaries()
-            | MoveSections()
-        ):
-            return False
-        case AddFact():
-            most = 1
-        case Extract(proposal=proposal):
-            # A review that asks for more removals than are allowed ranks facts, too.
-            if any(isinstance(candidate, Removal) for candidate in proposal.candidates):
-                return True
-            most = len(proposal.candidates)
-        case ImportDocument(candidates=candidates, replace=False) | SaveDocument(candidates=candidates):
-            most = len(candidates)
-        case ImportDocument() | ChangePolicy() | Revert() | RollBack():
-            return True
-        case _:
-            assert_never(command)
-    return len(memory.facts) + most > memory.policy.max_facts

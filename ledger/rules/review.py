@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from backstory.ledger.core.commands import RemoveFact
 from backstory.ledger.core.events import Fact, FactRemoved, Removal
-from backstory.ledger.core.memory import Memory, lapses
+from backstory.ledger.core.memory import Memory, has_lapsed
 from backstory.ledger.core.moments import ends
 from backstory.ledger.core.policy import Policy, is_protected, named_category, rule_category
 
@@ -53,11 +53,6 @@ def is_stale(fact: Fact, policy: Policy, at: str) -> bool:
 def is_past(fact: Fact, at: str) -> bool:
     """Whether what a fact says was over at a moment: such a fact never stands in memory."""
     return fact.valid_until is not None and ends(fact.valid_until) <= at
-
-
-def has_lapsed(fact: Fact, at: str) -> bool:
-    """Whether the time of a fact, or that of remembering it, was over at a moment."""
-    return (end := lapses(fact)) is not None and end <= at
 
 
 def ends_later(removal: Removal | RemoveFact, at: str) -> bool:

@@ -5,7 +5,7 @@ The agent's ledger says what its update wrote (SummaryShared). The user's ledger
 
 from __future__ import annotations
 
-from backstory.ledger.core.commands import MoveSections, ShareSummaries, labels_of
+from backstory.ledger.core.commands import MoveSections, ShareSummaries
 from backstory.ledger.core.errors import ConflictError
 from backstory.ledger.core.events import (
     DOCUMENT_SECTIONS,
@@ -20,6 +20,7 @@ from backstory.ledger.core.events import (
     UpdateFailed,
 )
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.rules.document import section_event
 
 
 def receive_summaries(memory: Memory, command: ShareSummaries) -> list[LedgerEvent]:
@@ -45,12 +46,10 @@ def receive_summaries(memory: Memory, command: ShareSummaries) -> list[LedgerEve
 
 
 def _received(memory: Memory, candidate: NewSummary) -> LedgerEvent:
-    before, after = memory.section(candidate.place), Section(candidate.summary, candidate.at or "")
-    if after.summary == before.summary:
-        return CandidateRejected(candidate, "unchanged", "the section already says exactly this")
-    if after.updated_at < before.updated_at:
-        return CandidateRejected(candidate, "older", f"the section was written later, at {before.updated_at}")
-    return SummaryUpdated(candidate.place, before, after, candidate.place, None, labels_of(candidate))
+    stated = section_event(memory, candidate, "")
+    if isinstance(stated, SummaryUpdated) and stated.after.updated_at < stated.before.updated_at:
+        return CandidateRejected(candidate, "older", f"the section was written later, at {stated.before.updated_at}")
+    return stated
 
 
 def move_sections(memory: Memory, command: MoveSections) -> list[LedgerEvent]:

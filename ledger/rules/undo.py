@@ -32,11 +32,10 @@ from backstory.ledger.core.events import (
     UpdateEvent,
 )
 from backstory.ledger.core.kinds import RemovalReason
-from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.memory import Memory, has_lapsed
 from backstory.ledger.core.summaries import overlapping_summaries
 from backstory.ledger.rules.admission import sweep
 from backstory.ledger.rules.ranking import Ranking
-from backstory.ledger.rules.review import has_lapsed
 from backstory.ledger.text.tags import joined_tags
 
 

@@ -27,9 +27,8 @@ from backstory.ledger.core.events import (
     TurnRange,
     UpdateEvent,
 )
-from backstory.ledger.core.memory import Memory, lapses
+from backstory.ledger.core.memory import Memory, has_lapsed, lapses
 from backstory.ledger.core.moments import ends
-from backstory.ledger.rules.review import has_lapsed
 from backstory.ledger.threads import ranges
 from backstory.ledger.threads.ranges import Ranges
 from backstory.projections.history.views import concerns, revision_in_words

@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -22,7 +22,7 @@ from typing import TypeVar
 import msgspec
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
-from backstory.ledger.core.commit import Commit, Head, prev_of, unseal
+from backstory.ledger.core.commit import Commit, Head, head_before, unseal
 from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, StoreError
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
@@ -125,11 +125,9 @@ class IndexSnapshot:
         stream = self.scope.stream(kind)
         records = self._records(stream, seq - skip - 1, byte)
         record = next(islice(records, skip, None), None)
-        try:
-            if record is not None:
-                return unseal(record.line, Head(seq - 1, prev_of(record.line)), stream=stream, byte=record.byte)
-        except (CorruptLogError, msgspec.MsgspecError, RecursionError):
-            pass
+        if record is not None:
+            with suppress(CorruptLogError):
+                return unseal(record.line, head_before(record.line, seq), stream=stream, byte=record.byte)
         raise DamagedError(f"commit {seq} of {stream} is not where it should be")
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Head, head_of, prev_of, unseal
+from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Head, head_before, head_of, unseal
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Redacted, Turn, TurnRecorded, TurnRestored, TurnSuperseded
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
@@ -376,24 +376,15 @@ class TurnFollower(ReadModel):
             if seq >= until.seq:
                 break
             if last is None or _REDACTED in record.line:
-                after = before if last is None else _head_before(record, seq)
+                after = before if last is None else head_before(record.line, seq + 1)
                 for event in unseal(record.line, after, stream=self._ledger, byte=record.byte).events:
                     if isinstance(event, Redacted):
                         held.redact(event)
             last = seq, record
         if last is not None:
             seq, record = last
-            commit = unseal(record.line, _head_before(record, seq), stream=self._ledger, byte=record.byte)
+            commit = unseal(record.line, head_before(record.line, seq + 1), stream=self._ledger, byte=record.byte)
             held.learned = _behind(commit.head, record)
-
-
-def _head_before(record: Record, seq: int) -> Head:
-    """Return the head that a line follows, as the line itself states it."""
-    try:
-        return Head(seq, prev_of(record.line))
-    except UNREADABLE:
-        # Unsealing it says what is wrong.
-        return Head(seq, "")
 
 
 def _behind(head: Head, record: Record) -> StreamPlace:

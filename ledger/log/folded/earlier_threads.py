@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from backstory.ledger.core.commit import Commit, Head, prev_of, unseal
+from backstory.ledger.core.commit import Commit, Head, head_before, unseal
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.core.events import Redacted, Turn, TurnRange
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
@@ -52,8 +52,8 @@ class EarlierThreads:
         self._ledger = scope.stream(LEDGER)
         self.stream = scope.stream(TRANSCRIPT)
         self._coverage = coverage
-        self._snapshots = snapshots
-        self._origin = origin
+        self.snapshots = snapshots
+        self.origin = origin
         self._names: Sequence[str] | None = None
         self._given: set[str] = set()
         self._ready: dict[str, Thread] = {}
@@ -63,24 +63,24 @@ class EarlierThreads:
         """See `Earlier.names`."""
         if self._names is not None:
             return self._names
-        names = self._snapshots.threads(self._origin)
+        names = self.snapshots.threads(self.origin)
         # An origin does not change, and to ask the index makes it take in what was recorded since.
         self._names = names if len(names) <= _MOST_NAMES else None
         return names
 
     def unsettled(self) -> Sequence[str]:
         """See `Earlier.unsettled`."""
-        return self._snapshots.unsettled(self._origin)
+        return self.snapshots.unsettled(self.origin)
 
     def load(self, name: str) -> Thread | None:
         """See `Earlier.load`; the coverage of the thread is loaded with it."""
         self._given.add(name)
         thread = self._ready.pop(name, None)
         if thread is None:
-            known = self._snapshots.thread(name, self._origin, BLOCK_TURNS)
+            known = self.snapshots.thread(name, self.origin, BLOCK_TURNS)
             if known is not None and known.turns:
                 self._coverage.adopt(name, known.coverage)
-                return Thread(name, EarlierThreadTurns(name, known, self._snapshots, self._origin, self))
+                return Thread(name, EarlierThreadTurns(name, known, self))
             thread = self._read(name)
         if any(turn is None and n not in thread.traces for n, turn in enumerate(thread.turns, 1)):
             # Erased since the origin. The state starts over with its next refresh; this thread needs the erasure now.
@@ -90,39 +90,35 @@ class EarlierThreads:
 
     def _read(self, name: str) -> Thread:
         """Fold a thread from all of its lines, if the index is not at the origin."""
-        learned, said = self._snapshots.places(name, self._origin)
-        ledger = self._commits(self._ledger, learned, self._origin.ledger)
-        transcript = self._commits(self.stream, said, self._origin.transcript)
-        thread = Thread(name)
-        for commit in transcript:
-            if commit.cause.thread == name:
-                thread.take(commit)
-        for commit in ledger:
-            if commit.cause.thread == name:
-                self._coverage.apply(commit)
-            for event in commit.events:
-                if isinstance(event, Redacted) and event.thread == name:
-                    thread.redact(event)
-        return thread
+        learned, said = self.snapshots.places(name, self.origin)
+        ledger = self._commits(self._ledger, learned, self.origin.ledger)
+        return self._folded((name,), self._commits(self.stream, said, self.origin.transcript), ledger)[name]
 
     def prepare(self, names: Collection[str]) -> None:
         """Load many threads that are needed next, if one pass over each log costs less than seeking."""
         asked = [name for name in names if name not in self._given]
-        places = self._snapshots.places_of(asked, self._origin) if asked else {}
+        places = self.snapshots.places_of(asked, self.origin) if asked else {}
         said = {place.seq: place for _, some in places.values() for place in some}
         learned = {place.seq: place for some, _ in places.values() for place in some}
-        threads = {name: Thread(name) for name in places}
-        for commit in self._pass(self.stream, said):
+        threads = self._folded(places, self._pass(self.stream, said), self._pass(self._ledger, learned))
+        self._ready.update(threads)
+        self._given.update(threads)
+
+    def _folded(
+        self, names: Iterable[str], transcript: Iterable[Commit], ledger: Iterable[Commit]
+    ) -> dict[str, Thread]:
+        """Fold threads, by name, and their coverage from the commits that are about them."""
+        threads = {name: Thread(name) for name in names}
+        for commit in transcript:
             if commit.cause.thread in threads:
                 threads[commit.cause.thread].take(commit)
-        for commit in self._pass(self._ledger, learned):
+        for commit in ledger:
             if commit.cause.thread in threads:
                 self._coverage.apply(commit)
             for event in commit.events:
                 if isinstance(event, Redacted) and event.thread in threads:
                     threads[event.thread].redact(event)
-        self._ready.update(threads)
-        self._given.update(threads)
+        return threads
 
     def _pass(self, stream: str, places: Mapping[int, Place]) -> Iterator[Commit]:
         """Yield the commits at some places, in one pass over the stream."""
@@ -131,20 +127,28 @@ class EarlierThreads:
         first, last = places[min(places)], max(places)
         for seq, record in enumerate(self._store.read(stream, first.seq - 1, byte=first.byte), first.seq):
             if seq in places:
-                yield unseal(record.line, Head(seq - 1, prev_of(record.line)), stream=stream, byte=record.byte)
+                yield unseal(record.line, head_before(record.line, seq), stream=stream, byte=record.byte)
             if seq == last:
                 return
 
     def _commits(self, stream: str, places: Sequence[Place], until: Head) -> list[Commit]:
         """Read the lines at some places; if one of them is another line, read everything instead."""
-        found = [commit for commit in self._at(stream, places) if commit is not None]
-        return found if len(found) == len(places) else self._everything(stream, until)
+        found = [commit for commit in self.at(stream, places) if commit is not None]
+        return found if len(found) == len(places) else self.everything(stream, until)
 
-    def _everything(self, stream: str, until: Head) -> list[Commit]:
+    def everything(self, stream: str, until: Head) -> list[Commit]:
+        """Return all commits of a stream up to the origin.
+
+        Raises:
+            CorruptLogError: At the first line that is not what was written.
+        """
         return [commit for commit in read_commits(self._store, stream) if commit.seq <= until.seq]
 
-    def _at(self, stream: str, places: Iterable[Place]) -> Iterator[Commit | None]:
-        """Read the lines at some places, those near each other in one read; None for a line that is another one."""
+    def at(self, stream: str, places: Iterable[Place]) -> Iterator[Commit | None]:
+        """Yield the commits at some places, checked; None where another line is, or one that is damaged.
+
+        Those near each other are read together.
+        """
         records: Iterator[Record] | None = None
         seq = end = 0
         for place in places:
@@ -158,23 +162,9 @@ class EarlierThreads:
             seq = place.seq
             yield commit_at(record, place.seq)
 
-    # The lines that a thread's turns are read from.
-
-    def at(self, places: Iterable[Place]) -> Iterator[Commit | None]:
-        """Yield the commits at some places, checked; None where another line is, or one that is damaged."""
-        return self._at(self.stream, places)
-
-    def everything(self) -> list[Commit]:
-        """Return all commits up to the origin.
-
-        Raises:
-            CorruptLogError: At the first line that is not what was written.
-        """
-        return self._everything(self.stream, self._origin.transcript)
-
     def redacted_since(self, thread: str) -> Iterator[Redacted]:
         """Yield what was redacted of a thread since the origin."""
-        for commit in read_commits(self._store, self._ledger, self._origin.ledger):
+        for commit in read_commits(self._store, self._ledger, self.origin.ledger):
             for event in commit.events:
                 if isinstance(event, Redacted) and event.thread == thread:
                     yield event
@@ -183,18 +173,16 @@ class EarlierThreads:
 class EarlierThreadTurns:
     """See `EarlierTurns`; safe for one thread at a time."""
 
-    def __init__(
-        self, name: str, known: ThreadSnapshot, snapshots: Snapshots, origin: SnapshotOrigin, log: EarlierThreads
-    ) -> None:
+    def __init__(self, name: str, known: ThreadSnapshot, log: EarlierThreads) -> None:
         self.count = known.turns
-        self.seq = origin.transcript.seq
+        self.seq = log.origin.transcript.seq
         self.superseded = members(known.superseded)
         self.withdrawn = members(known.withdrawn)
         self.restored = known.restored
         self.redacted = known.redacted
         self._name = name
-        self._snapshots = snapshots
-        self._origin = origin
+        self._snapshots = log.snapshots
+        self._origin = log.origin
         self._log = log
         self._newest: RecordedLines | None = known.newest
         """The newest lines, from which a first block at the end can be read without the index."""
@@ -247,7 +235,7 @@ class EarlierThreadTurns:
     def _rows(self, lines: Sequence[RecordedLine]) -> _Rows | None:
         """Read consecutive lines; None if one of them is not what the index says."""
         rows: _Rows | None = None
-        for line, commit in zip(lines, self._log.at(line.place for line in lines), strict=True):
+        for line, commit in zip(lines, self._log.at(self._log.stream, (line.place for line in lines)), strict=True):
             rows = rows or _Rows(line.first)
             if commit is None or commit.cause.thread != self._name or line.first != rows.end:
                 return None
@@ -259,7 +247,7 @@ class EarlierThreadTurns:
     def _whole(self) -> Block:
         """Read the whole transcript, because a line is not where the index says."""
         rows = _Rows(1)
-        for commit in self._log.everything():
+        for commit in self._log.everything(self._log.stream, self._origin.transcript):
             if commit.cause.thread == self._name:
                 rows.take(commit)
         if not rows.holds(1, self.count):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 
+import msgspec
+
 from backstory.ledger.core.commit import EMPTY, Commit, Head
 from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, StoreError
 from backstory.ledger.core.events import Redacted
@@ -20,6 +22,14 @@ from backstory.ledger.log.folded.earlier_threads import EarlierThreads
 from backstory.ledger.log.folded.snapshot import SnapshotOrigin, Snapshots
 from backstory.ledger.threads.coverage import COVERING_ALL, Coverage
 from backstory.ledger.threads.transcript import Transcript
+
+
+class StandingMemory(msgspec.Struct, frozen=True):
+    """A memory, the ledger's head with it, and the hash of the ledger's first commit."""
+
+    memory: Memory
+    head: Head
+    first: str = ""
 
 
 class _MetErasureError(Exception):
@@ -90,6 +100,11 @@ class FoldedState:
         if origin is not None and self._snapshots is not None:
             self._earlier = EarlierThreads(self._store, self.scope, self.coverage, self._snapshots, origin)
             self.transcript = Transcript(origin.transcript, origin.transcript_at, origin.turns, self._earlier)
+
+    @property
+    def standing(self) -> StandingMemory:
+        """The memory as it was folded last."""
+        return StandingMemory(self.memory, self.head, self.firsts[self.ledger])
 
     @property
     def log(self) -> str:

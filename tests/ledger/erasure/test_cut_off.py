@@ -28,7 +28,7 @@ def cut_off(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         memory = bs.memory("ada")
         memory.add_fact("Likes tea")
         patched.setattr(Eraser, "_erase", killed)
-        patched.setattr(Eraser, "_complete", lambda *_, **__: False)
+        patched.setattr(Eraser, "complete", lambda *_, **__: False)
         with pytest.raises(_KilledError):
             memory.forget(matching="tea")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -59,6 +59,7 @@ from backstory.ledger.erasure.requests import (
     ForgetFact,
     ForgetMatching,
     ForgetThread,
+    Only,
     Walk,
 )
 from backstory.ledger.rules.decide import decide
@@ -73,18 +74,26 @@ UNGATED = Policy(gate_enabled=False)
 """So that a fact with a label of the model's own invention is taken in."""
 
 
-def whole(commits: Sequence[Commit]) -> Walk:
-    return lambda only=None: iter(commits)
+@dataclass
+class Whole:
+    stream: str
+    commits: Sequence[Commit]
+
+    def __call__(self, only: Only | None = None) -> Iterable[Commit]:
+        return self.commits
 
 
-def asked_for(commits: Sequence[Commit]) -> Walk:
-    lines = [
-        seal(Draft(commit.at, commit.cause, commit.events), Head(commit.seq - 1, ""), lambda: "0" * 32)
-        for commit in commits
-    ]
-    return lambda only=None: (
-        commit for commit, line in zip(commits, lines, strict=True) if only is None or only(commit.seq, line)
-    )
+class AskedFor(Whole):
+    def __call__(self, only: Only | None = None) -> Iterable[Commit]:
+        for commit in self.commits:
+            draft = Draft(commit.at, commit.cause, commit.events)
+            line = seal(draft, Head(commit.seq - 1, ""), lambda: "0" * 32)
+            if only is None or only(commit.seq, line):
+                yield commit
+
+
+def slots(plan: ErasurePlan) -> set[tuple[str, int, int]]:
+    return {(event.stream, event.seq, event.index) for event in plan.redacted}
 
 
 @dataclass
@@ -118,32 +127,30 @@ class Scene(History):
     def plan(self, request: Erasure) -> ErasurePlan:
         """Plan on all commits; a plan on the lines alone that the planner asks for must be the same."""
         try:
-            plan = self._planned(request, whole)
+            plan = self._planned(request, Whole)
         except NotFoundError:
             with pytest.raises(NotFoundError):
-                self._planned(request, asked_for)
+                self._planned(request, AskedFor)
             raise
-        assert self._planned(request, asked_for) == plan
+        assert self._planned(request, AskedFor) == plan
         return plan
 
-    def _planned(self, request: Erasure, walk: Callable[[Sequence[Commit]], Walk]) -> ErasurePlan:
+    def _planned(self, request: Erasure, walk: Callable[[str, Sequence[Commit]], Walk]) -> ErasurePlan:
         return plan_erasure(
             request,
             self.memory,
-            ledger=walk(self.commits),
-            transcript=walk(self.said),
-            ledger_stream="ledger",
-            transcript_stream="transcript",
+            ledger=walk("ledger", self.commits),
+            transcript=walk("transcript", self.said),
         )
 
     def forget(self, request: Erasure) -> ErasurePlan:
         """Plan, and do it to the decoded history."""
         plan = self.plan(request)
-        slots = plan.slots
+        gone = slots(plan)
         for stream, commits in (("ledger", self.commits), ("transcript", self.said)):
             for place, commit in enumerate(commits):
                 events = tuple(
-                    GONE if (stream, commit.seq, index) in slots else event for index, event in enumerate(commit.events)
+                    GONE if (stream, commit.seq, index) in gone else event for index, event in enumerate(commit.events)
                 )
                 commits[place] = msgspec.structs.replace(commit, events=events)
         self.take(plan.events, "redaction")
@@ -961,7 +968,7 @@ def test_an_erasure_leaves_nothing_of_what_was_asked_and_all_else_as_it_was(stor
     dry = story.plan(request)
     plan = story.forget(request)
     assert dry == plan
-    assert len(plan.slots) == len(plan.redacted)
+    assert len(slots(plan)) == len(plan.redacted)
     memories_agree(before, story)
 
     # Nothing is left of the texts, word for word or as single words that nobody else uses.
@@ -1023,7 +1030,7 @@ def test_where_a_candidate_is_erased_no_digest_of_the_answer_is_left(story: Scen
         return
     events = {("ledger", commit.seq, n): event for commit in story.commits for n, event in enumerate(commit.events)}
     plan = story.forget(request)
-    for slot in plan.slots & events.keys():
+    for slot in slots(plan) & events.keys():
         if getattr(events[slot], "place", None) or isinstance(events[slot], CandidateRejected):
             assert not [e for e in story.commits[slot[1] - 1].events if isinstance(e, UpdateProposed)]
 

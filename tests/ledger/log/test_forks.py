@@ -136,11 +136,11 @@ def test_no_lock_that_a_thread_of_the_parent_holds_stops_a_child(tmp_path: Path)
 
     def hold() -> None:
         pipeline = writer._pipeline
-        with pipeline.mutex, pipeline.ledger.group._mutex, pipeline.transcript.group._mutex, pipeline.announcing:
-            pipeline.ledger.group._led = pipeline.transcript.group._led = True
+        with pipeline.mutex, pipeline.ledger._mutex, pipeline.transcript._mutex, pipeline.announcing:
+            pipeline.ledger._led = pipeline.transcript._led = True
             held.set()
             let_go.wait(_LONGEST_SECONDS)
-            pipeline.ledger.group._led = pipeline.transcript.group._led = False
+            pipeline.ledger._led = pipeline.transcript._led = False
 
     holder = threading.Thread(target=hold)
     holder.start()
@@ -163,13 +163,13 @@ def test_what_is_decided_and_not_written_is_the_parents_to_write(tmp_path: Path)
         decided = writer._decided(command, Cause(kind="manual", action="add"), writer.memory(durable=False).at)
         ticket: PendingCommit = writer._append(head, *decided)
         assert gone_well(forked(lambda: _starts_over(writer, ticket)))
-    assert not writer._ledger_queue.group.is_settled(ticket), "the child was quicker"
+    assert not writer._ledger_queue.is_settled(ticket), "the child was quicker"
     add(writer, "fact 1")
     assert facts_in(writer) == facts_in(writer_on(tmp_path)) == ["fact 0", "fact 1", "fact child"]
 
 
 def _starts_over(writer: Writer, ticket: PendingCommit) -> None:
-    assert not writer._ledger_queue.group.is_settled(ticket)
+    assert not writer._ledger_queue.is_settled(ticket)
     assert facts_in(writer) == ["fact 0"]
     add(writer, "fact child")
 

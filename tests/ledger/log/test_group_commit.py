@@ -21,7 +21,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.erasure.requests import ForgetEverything
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.log.pipeline import GroupCommit, _Decided
+from backstory.ledger.log.pipeline import GroupCommit
 from backstory.ledger.log.transcript_writer import _MOST_OVERTAKEN
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
@@ -80,7 +80,7 @@ class Crew:
         futures = []
         for number, text in enumerate(texts, 1):
             futures.append(self.pool.submit(add, self.writer, text))
-            while len(self.writer._pipeline.ledger.group._waiting) < number:
+            while len(self.writer._pipeline.ledger._waiting) < number:
                 assert not futures[-1].done()
         return futures
 
@@ -203,10 +203,11 @@ def test_what_was_decided_on_a_line_that_failed_is_never_written(store: Paced) -
     first, second = chain(2)
     store.error = StoreError("the disk is full")
     with pytest.raises(StoreError):
-        group.settle(group.add(first, unseal(first, EMPTY, stream="other", byte=0), 0))
-    late = group.add(second, unseal(second, head_of(first), stream="other", byte=0), 0)
+        group.settle(group.add(first, unseal(first, EMPTY, stream="other", byte=0)))
+    late = group.add(second, unseal(second, head_of(first), stream="other", byte=0))
     assert isinstance(late.error, WrongExpectedVersionError)
-    again = group.add(first, unseal(first, EMPTY, stream="other", byte=0), group.failures)
+    group.know_failures()
+    again = group.add(first, unseal(first, EMPTY, stream="other", byte=0))
     group.settle(again)
     assert [record.line for record in store.read("users/ada/other")] == [first]
 
@@ -218,9 +219,9 @@ def test_a_line_that_does_not_follow_those_that_wait_is_refused_and_let_go_of(st
     (second,) = crew.queue(["the second"])
     astray = unseal(chain(1)[0], EMPTY, stream="other", byte=0)
     with writer._mutex:
-        ticket = writer._ledger_queue.group.add(chain(1)[0], astray, writer._ledger_queue.failures)
-        writer._ledger_queue.decided.append(_Decided(ticket))
-        writer._ledger_queue.decided[-1].folded = True
+        ticket = writer._ledger_queue.add(chain(1)[0], astray)
+        writer._ledger_queue.decided.append(ticket)
+        ticket.folded = True
     assert isinstance(ticket.error, WrongExpectedVersionError)
     store.open.set()
     for future in (first, second):
@@ -313,7 +314,7 @@ def test_to_forget_everything_waits_for_a_write_under_way_before_it_locks(store:
     first = crew.hold()
     done = crew.pool.submit(writer.forget, ForgetEverything())
     (decided,) = writer._pipeline.ledger.decided
-    while not decided.pending.gates:
+    while not decided.gates:
         assert not done.done()
     store.open.set()
     assert first.result(PATIENCE).seq == 3  # type: ignore[attr-defined]

@@ -383,6 +383,17 @@ def test_turns_that_were_cut_off_since_the_index_looked_are_missed(tmp_path):
         _ = thread.turns[399]
 
 
+def test_a_damaged_line_among_those_that_are_loaded_together_is_named(tmp_path):
+    long_thread(tmp_path, 20)
+    view = view_of(tmp_path, index_of(tmp_path))
+    path = JsonlStore(tmp_path).path(ADA.stream(TRANSCRIPT))
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[4] = b"?" * (len(lines[4]) - 1) + b"\n"
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(CorruptLogError, match=r"line 5 at byte \d+ cannot be read"):
+        view.prepare(["t"])
+
+
 def test_a_log_that_was_exchanged_for_one_with_more_turns_is_no_reason_to_fail_before_that_is_noticed(tmp_path):
     home, other = tmp_path / "home", tmp_path / "other"
     long_thread(home, 100)
