@@ -51,7 +51,6 @@ _READ_THROUGH = 32
 """All places are scanned where there is a thread for each of this many turns; else each thread is looked up."""
 
 P = TypeVar("P")
-T = TypeVar("T")
 _NO_END = 2**62
 
 _timeline = msgspec.msgpack.Decoder(TimelineBlock)
@@ -106,8 +105,7 @@ class ScopeIndex(ReadModel):
 
         def places(at: IndexSnapshot) -> tuple[Sequence[Place], Sequence[Place]]:
             learned = [place for place in questions.learned(at, thread) if place.seq <= origin.ledger.seq]
-            said = [Place(number_in(key), value.byte) for key, value in questions.said_in(at, thread)]
-            return learned, [place for place in said if place.seq <= origin.transcript.seq]
+            return learned, [place for place in questions.said(at, thread) if place.seq <= origin.transcript.seq]
 
         return self._ask(places, until=(origin.ledger, origin.transcript))
 
@@ -206,13 +204,8 @@ class ScopeIndex(ReadModel):
 
     def saying(self, content: str) -> list[str]:
         """Return the ids of all facts, live or gone, that said the same as a text at some time."""
-
-        def ids(at: IndexSnapshot) -> list[str]:
-            prefix = saying(content)
-            found = takewhile(lambda pair: pair[0].startswith(prefix), at.kv.ascending(Table.SAYINGS, prefix))
-            return [key[SAYING_BYTES:].decode() for key, _ in found]
-
-        return self._ask(ids)
+        found = self._ask(lambda at: list(questions.under(at, Table.SAYINGS, saying(content))))
+        return [key[SAYING_BYTES:].decode() for key, _ in found]
 
     def around(self, moment: Moment | None) -> Around:
         """Rebuild the memory before and after a commit, or the last one up to a time; None: the ledger's last.
@@ -329,12 +322,8 @@ class ScopeIndex(ReadModel):
 
     def commits_about(self, fact_id: str, *, newest_first: bool = False) -> Iterator[Commit]:
         """Yield the ledger's commits about a fact, as `concerns` finds them."""
-
-        def seqs(at: IndexSnapshot) -> list[int]:
-            prefix = named(fact_id)
-            return [number_in(key) for key, _ in questions.under(at, Table.FACTS, prefix)]
-
-        return self._by_parts(self._ask(seqs), questions.commit, newest_first=newest_first)
+        found = self._ask(lambda at: list(questions.under(at, Table.FACTS, named(fact_id))))
+        return self._by_parts([number_in(key) for key, _ in found], questions.commit, newest_first=newest_first)
 
     def commits_of(self, thread: str, *, newest_first: bool = False) -> Iterator[Commit]:
         """Yield the ledger's commits that a thread is the cause of, or whose turns they erase."""
@@ -350,10 +339,7 @@ class ScopeIndex(ReadModel):
         def read(at: IndexSnapshot, place: Place) -> Commit:
             return at.line(TRANSCRIPT, place.seq, place.byte)
 
-        def places(at: IndexSnapshot) -> list[Place]:
-            return [Place(number_in(key), value.byte) for key, value in questions.said_in(at, thread)]
-
-        return self._by_parts(self._ask(places), read, newest_first=True)
+        return self._by_parts(self._ask(lambda at: questions.said(at, thread)), read, newest_first=True)
 
     def _by_parts(
         self, places: Sequence[P], read: Callable[[IndexSnapshot, P], Commit], *, newest_first: bool

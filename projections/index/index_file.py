@@ -23,10 +23,9 @@ import msgspec
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.core.commit import Commit, Head, prev_of, unseal
-from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, StoreError
+from backstory.ledger.core.errors import CorruptLogError, StoreError
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.disk.files import translated
 from backstory.ledger.engines.changes import looks_at
 from backstory.ledger.engines.port import EventStore, Record, StreamLook
 from backstory.projections.derived_files import (
@@ -35,6 +34,7 @@ from backstory.projections.derived_files import (
     KeptError,
     UnusableError,
     classified,
+    deleting,
     derived_lock,
     remove,
     replacing,
@@ -375,18 +375,10 @@ class IndexFile:
             with self._mutex:
                 self._own = None
             return
-        try:
-            # The file first: who has a question meanwhile must not wait until another process lets go of it.
-            with self._locked(fcntl.LOCK_EX, self._lock_timeout), self._mutex, translated(self.path, "delete"):
-                self._own = None
-                self._remove()
-        except KeptError as error:
-            raise LockTimeoutError(
-                f"{self.path.with_name(LOCK)} is held by another process after {self._lock_timeout:g} s: "
-                "wait for it, or end it"
-            ) from error
-        except UnusableError as error:
-            raise StoreError(f"cannot delete {self.path}: {error}; check the folder's mode") from error
+        # The file first: who has a question meanwhile must not wait until another process lets go of it.
+        with deleting(self.path, self._lock_timeout, self._clock), self._mutex:
+            self._own = None
+            self._remove()
 
     def close(self) -> None:
         """Let go of what is open; the next question opens it again."""
