@@ -81,6 +81,10 @@ class ScopeIndex(ReadModel):
         """Bring the file to the heads of both logs, so that the next question need not; a small scope has none."""
         self._file.catch_up()
 
+    def renew(self) -> None:
+        """Open the file anew in a forked child."""
+        self._file.renew()
+
     def purge(self) -> None:
         """Take the file away and whatever belongs to it; no process uses it when this returns.
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import fcntl
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -167,11 +166,10 @@ class IndexFile:
         self._lock_timeout = lock_timeout
         self._clock = clock or SystemClock()
         self._streams = (scope.stream(LEDGER), scope.stream(TRANSCRIPT))
-        self._forget()
+        self.renew()
 
-    def _forget(self) -> None:
-        """Begin as if nothing had been opened; in a forked process what is open is the parent's."""
-        self._owner = os.getpid()
+    def renew(self) -> None:
+        """Begin as if nothing had been opened: in a forked child what is open is the parent's."""
         self._mutex = threading.RLock()
         self._file: ChecksummedKV | None = None
         self._own: IndexSnapshot | None = None
@@ -188,8 +186,6 @@ class IndexFile:
             CorruptLogError: A log is damaged.
             StoreError: A log cannot be read, or changes faster than it can be.
         """
-        if self._owner != os.getpid():
-            self._forget()
         with self._mutex:
             for _ in range(_TRIES):
                 try:
@@ -207,8 +203,6 @@ class IndexFile:
 
     def catch_up(self) -> None:
         """Bring the file to the heads of both streams; where another process keeps it that is left for another time."""
-        if self._owner != os.getpid():
-            self._forget()
         with self._mutex:
             if not self.in_file():
                 return
@@ -369,8 +363,6 @@ class IndexFile:
             LockTimeoutError: Another process keeps it.
             StoreError: It cannot be taken away.
         """
-        if self._owner != os.getpid():
-            self._forget()
         if not self.path.parent.is_dir():
             with self._mutex:
                 self._own = None
@@ -382,10 +374,9 @@ class IndexFile:
 
     def close(self) -> None:
         """Let go of what is open; the next question opens it again."""
-        if self._owner == os.getpid():
-            with self._mutex:
-                self._own = None
-                self._drop_file()
+        with self._mutex:
+            self._own = None
+            self._drop_file()
 
     def as_it_is(self, question: Callable[[ChecksummedKV, IndexPosition], T]) -> T | None:
         """Let the file be looked at as it stands, without bringing it up or mending it; None where there is none.
@@ -393,8 +384,6 @@ class IndexFile:
         Raises:
             DamagedError: It is not what was written.
         """
-        if self._owner != os.getpid():
-            self._forget()
         with self._mutex:
             if not self.path.exists():
                 return None
