@@ -81,16 +81,14 @@ class Sheet:
             if fact.id in but:
                 continue
             # Cheap test first: most facts are larger than the room that is left.
-            if line.tokens <= min(room, within) and self._takes_fact(heading, fact, line, rank):
+            fits = line.tokens <= min(room, within)
+            if fits and self.take(heading, line, place=birth(fact) if heading == FACTS else (rank, 0)) is not None:
                 taken.append(fact.id)
                 within -= line.tokens
                 room = self.max_tokens - self.tokens
             elif (missed := missed + 1) == _MISSED:
                 break
         return taken
-
-    def _takes_fact(self, heading: str, fact: Fact, line: Line, rank: int) -> bool:
-        return self.take(heading, line, place=birth(fact) if heading == FACTS else (rank, 0)) is not None
 
     def take_quotes(self, quotes: Iterable[Quote]) -> list[GivenTurn]:
         """Add the quotes that fit, the best first, until some did not fit; return their turns."""

@@ -27,7 +27,7 @@ from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.folded.snapshot import Place, RecordedLines, SnapshotOrigin, ThreadSnapshot
 from backstory.ledger.threads.ranges import Ranges
 from backstory.projections.derived_files import DamagedError
-from backstory.projections.history.moment import Moment
+from backstory.projections.history.moment import Moment, changed_at
 from backstory.projections.history.refusals import RefusedEvent
 from backstory.projections.index import questions
 from backstory.projections.index.builder import IndexProgress, differences
@@ -222,12 +222,7 @@ class ScopeIndex(ReadModel):
     def memories_when(self, last_updated: str) -> Iterator[Memory]:
         """Rebuild the memories whose documents state this `lastUpdated`: several commits may bear the same time."""
         fold, commits = self._ask(lambda at: questions.commits_from(at, last_updated))
-        for commit in commits:
-            if commit.at > last_updated:
-                return
-            fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
-            if fold.changed_at == last_updated:
-                yield fold.memory()
+        return changed_at(fold, commits, last_updated)
 
     # Commits.
 
@@ -331,19 +326,15 @@ class ScopeIndex(ReadModel):
 
     def commits_of(self, thread: str, *, newest_first: bool = False) -> Iterator[Commit]:
         """Yield the ledger's commits that a thread is the cause of, or whose turns they erase."""
-
-        def read(at: IndexSnapshot, place: Place) -> Commit:
-            return at.line(LEDGER, place.seq, place.byte)
-
-        return self._by_parts(self._ask(lambda at: questions.learned(at, thread)), read, newest_first=newest_first)
+        places = self._ask(lambda at: questions.learned(at, thread))
+        return self._lines(LEDGER, places, newest_first=newest_first)
 
     def deliveries_of(self, thread: str) -> Iterator[Commit]:
         """Yield the transcript's commits that recorded turns of a thread, the newest first."""
+        return self._lines(TRANSCRIPT, self._ask(lambda at: questions.said(at, thread)), newest_first=True)
 
-        def read(at: IndexSnapshot, place: Place) -> Commit:
-            return at.line(TRANSCRIPT, place.seq, place.byte)
-
-        return self._by_parts(self._ask(lambda at: questions.said(at, thread)), read, newest_first=True)
+    def _lines(self, kind: str, places: Sequence[Place], *, newest_first: bool) -> Iterator[Commit]:
+        return self._by_parts(places, lambda at, place: at.line(kind, place.seq, place.byte), newest_first=newest_first)
 
     def _by_parts(
         self, places: Sequence[P], read: Callable[[IndexSnapshot, P], Commit], *, newest_first: bool
