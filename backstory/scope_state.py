@@ -127,8 +127,9 @@ class ScopeState:
     @_Part
     def document(self) -> ScopeDocument:
         """memory.json, as it follows the commits."""
-        return self.home.projector.of(
-            self.scope, self.home.document(self.scope), lambda: self.writer, lambda: self.index
+        home = self.home
+        return ScopeDocument(
+            home.projector, self.scope, home.document(self.scope), lambda: self.writer, lambda: self.index
         )
 
     @_Part

@@ -199,11 +199,17 @@ def delete_derived(path: Path, timeout: float = 120.0) -> None:
         StoreError: It cannot be deleted.
         LockTimeoutError: Another process keeps the lock.
     """
-    if not path.parent.is_dir():
-        return
-    try:
-        with derived_lock(path.with_name(LOCK), fcntl.LOCK_EX, timeout, SystemClock()), translated(path, "delete"):
+    if path.parent.is_dir():
+        with deleting(path, timeout, SystemClock()):
             remove(path)
+
+
+@contextmanager
+def deleting(path: Path, timeout: float, clock: Clock) -> Iterator[None]:
+    """Hold the lock of a derived file while it is deleted; raises as `delete_derived`."""
+    try:
+        with derived_lock(path.with_name(LOCK), fcntl.LOCK_EX, timeout, clock), translated(path, "delete"):
+            yield
     except KeptError as error:
         raise LockTimeoutError(
             f"{path.with_name(LOCK)} is held by another process after {timeout:g} s: wait for it, or end it"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 
@@ -62,6 +63,26 @@ def write_whole(descriptor: int, data: bytes) -> None:
         if written == 0:
             raise OSError(errno.EIO, f"only {len(data) - len(rest)} of {len(data)} bytes were written")
         rest = rest[written:]
+
+
+def write_new(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write and sync a private file that was not there; after a failure it is not there either."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        for piece in pieces:
+            write_whole(descriptor, piece)
+        sync(descriptor)
+    except OSError:
+        path.unlink()
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def free_name(path: Path) -> Path:
+    """Return the first name that is free of a path with -1, -2 and so on behind it."""
+    names = (path.with_name(f"{path.name}-{number}") for number in count(1))
+    return next(name for name in names if not name.exists())
 
 
 def unfinished(path: Path) -> Path:

@@ -81,16 +81,14 @@ class Sheet:
             if fact.id in but:
                 continue
             # Cheap test first: most facts are larger than the room that is left.
-            if line.tokens <= min(room, within) and self._takes_fact(heading, fact, line, rank):
+            fits = line.tokens <= min(room, within)
+            if fits and self.take(heading, line, place=birth(fact) if heading == FACTS else (rank, 0)) is not None:
                 taken.append(fact.id)
                 within -= line.tokens
                 room = self.max_tokens - self.tokens
             elif (missed := missed + 1) == _MISSED:
                 break
         return taken
-
-    def _takes_fact(self, heading: str, fact: Fact, line: Line, rank: int) -> bool:
-        return self.take(heading, line, place=birth(fact) if heading == FACTS else (rank, 0)) is not None
 
     def take_quotes(self, quotes: Iterable[Quote]) -> list[GivenTurn]:
         """Add the quotes that fit, the best first, until some did not fit; return their turns."""
@@ -256,8 +254,9 @@ def fill(
         quotes: the turns that search found, the best first. They have most of the room of what is found; the facts that
             rank first have the rest, and what the turns leave. None: turns are not quoted, and take no room.
     """
-    quoting = quotes is not None
-    stands = _standing(prepared, tuple(summaries), shares, max_tokens, facts=facts, quoting=quoting)
+    wanted = _Wanted(tuple(summaries), shares, max_tokens, facts, quotes is not None)
+    # What stands is the same for each question, so it is kept with the lines of the memory.
+    stands = prepared.kept(wanted, lambda: _standing(prepared, wanted))
     room = max_tokens - stands.tokens - (prepared.gap if stands.tokens else 0)
     found = Sheet(prepared, room)
     taken: list[str] = []
@@ -277,20 +276,14 @@ def fill(
         more = {*taken, *found.take_facts(FOUND, alike, but=taken)}
         taken = [fact.id for fact, _ in alike if fact.id in more]
     both = [part for part in (stands.text, found.text()) if part]
-    return Context(
+    return msgspec.structs.replace(
+        _whole(prepared, stands, max_tokens),
         text=GAP.join(both),
         tokens=stands.tokens + found.tokens + (prepared.gap if len(both) > 1 else 0),
-        counter=prepared.counter.name,
-        standing=stands.text,
         found=found.text(),
         facts=(*stands.taken, *taken),
         turns=tuple(turns),
-        sections=stands.sections,
-        summaries=stands.summaries,
         left_out=len(stands.left) - len(taken),
-        sections_left_out=len(prepared.sections) - len(stands.sections),
-        summaries_left_out=stands.summaries_left_out,
-        max_tokens=max_tokens,
     )
 
 
@@ -308,7 +301,22 @@ def fill_whole(
     Which facts are in it depends on the conversation, if not all fit. The arguments are those of `fill`.
     """
     ranked = _by_score(prepared.facts, similarity, shares) if facts else []
-    stands = _stand(prepared, ranked, tuple(summaries), shares, max_tokens=max_tokens)
+    stands = _stand(prepared, ranked, _Wanted(tuple(summaries), shares, max_tokens, facts))
+    return _whole(prepared, stands, max_tokens)
+
+
+class _Wanted(msgspec.Struct, frozen=True):
+    """What a block is made of besides the memory and the question."""
+
+    summaries: tuple[ThreadSummaryText, ...]
+    shares: Shares
+    max_tokens: int
+    facts: bool
+    quoting: bool = False
+
+
+def _whole(prepared: Prepared, stands: Standing, max_tokens: int) -> Context:
+    """Return the block of what stands alone."""
     return Context(
         text=stands.text,
         tokens=stands.tokens,
@@ -324,59 +332,31 @@ def fill_whole(
     )
 
 
-def _standing(
-    prepared: Prepared,
-    summaries: tuple[ThreadSummaryText, ...],
-    shares: Shares,
-    max_tokens: int,
-    *,
-    facts: bool,
-    quoting: bool,
-) -> Standing:
-    """Return what stands; it is the same for each question, so it is kept with the lines of the memory."""
-    return prepared.kept(
-        (summaries, shares, max_tokens, facts, quoting),
-        lambda: _all_or_some(prepared, summaries, shares, max_tokens, facts=facts, quoting=quoting),
-    )
-
-
-def _all_or_some(
-    prepared: Prepared,
-    summaries: tuple[ThreadSummaryText, ...],
-    shares: Shares,
-    max_tokens: int,
-    *,
-    facts: bool,
-    quoting: bool,
-) -> Standing:
-    ranked = sorted(prepared.facts, key=lambda pair: -pair[0].confidence) if facts else []
-    whole = _stand(prepared, ranked, summaries, shares, max_tokens=max_tokens)
-    for_quotes = shares.for_quotes(max_tokens - whole.first) if quoting else 0
+def _standing(prepared: Prepared, wanted: _Wanted) -> Standing:
+    """Return what stands: all, if that leaves the room for quotes, or the share of it."""
+    shares, max_tokens = wanted.shares, wanted.max_tokens
+    ranked = sorted(prepared.facts, key=lambda pair: -pair[0].confidence) if wanted.facts else []
+    whole = _stand(prepared, ranked, wanted)
+    for_quotes = shares.for_quotes(max_tokens - whole.first) if wanted.quoting else 0
     if not shares.found_share or (not whole.left and whole.tokens + for_quotes <= max_tokens):
         return whole
-    base = whole.first if quoting else 0
-    for_facts = base + int((max_tokens - base) * (1 - shares.found_share))
-    part = _stand(prepared, ranked, summaries, shares, max_tokens=max_tokens, for_facts=for_facts)
+    base = whole.first if wanted.quoting else 0
+    part = _stand(prepared, ranked, wanted, base + int((max_tokens - base) * (1 - shares.found_share)))
     return msgspec.structs.replace(part, all_fit=not whole.left)
 
 
 def _stand(
-    prepared: Prepared,
-    ranked: Sequence[tuple[Fact, Line]],
-    summaries: tuple[ThreadSummaryText, ...],
-    shares: Shares,
-    *,
-    max_tokens: int,
-    for_facts: int | None = None,
+    prepared: Prepared, ranked: Sequence[tuple[Fact, Line]], wanted: _Wanted, for_facts: int | None = None
 ) -> Standing:
     """Fill the part that stands; facts that no category guarantees come in while it has at most `for_facts` tokens."""
+    shares, max_tokens = wanted.shares, wanted.max_tokens
     sheet = Sheet(prepared, max_tokens)
     categories = {fact.category for fact, _ in ranked}
     named = {category for category in categories if _is_guaranteed(category, prepared.memory.policy, shares)}
     guaranteed = [pair for pair in ranked if pair[0].category in named]
     taken = set(sheet.take_facts(FACTS, guaranteed, within=shares.guaranteed_tokens))
     sections = [name for name, line in prepared.sections.items() if sheet.take(SECTIONS[name][0], line) is not None]
-    skipped = _add_summaries(sheet, _summary_lines(summaries, prepared.counter), within=max_tokens // 3)
+    skipped = _add_summaries(sheet, _summary_lines(wanted.summaries, prepared.counter), within=max_tokens // 3)
     first = sheet.tokens
     sheet.max_tokens = for_facts = max_tokens if for_facts is None else for_facts
     taken.update(sheet.take_facts(FACTS, [pair for pair in ranked if pair[0].id not in taken]))

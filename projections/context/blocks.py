@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
+import msgspec
+
 from backstory.ledger.concurrency.background_load import BackgroundLoad
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import ThreadSummaryText
@@ -20,10 +22,10 @@ _FILTERS = 16
 """Filters by tags whose lines are kept for one memory."""
 
 
-class Blocks:
+class Blocks(msgspec.Struct):
     """How a home makes the blocks of its memories.
 
-    Args:
+    Attributes:
         shares: the budgets and weights.
         tokens: the token counter.
         turns: the number of the user's last messages that define what is relevant.
@@ -31,20 +33,11 @@ class Blocks:
         enabled: whether blocks are made at all.
     """
 
-    def __init__(
-        self,
-        shares: Shares,
-        tokens: BackgroundLoad[Counter],
-        *,
-        turns: int = 3,
-        quoting: bool = True,
-        enabled: bool = True,
-    ) -> None:
-        self.shares = shares
-        self.tokens = tokens
-        self.turns = turns
-        self.quoting = quoting
-        self.enabled = enabled
+    shares: Shares
+    tokens: BackgroundLoad[Counter]
+    turns: int = 3
+    quoting: bool = True
+    enabled: bool = True
 
     def nothing(self) -> Context:
         """Return an empty block."""

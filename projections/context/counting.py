@@ -22,7 +22,8 @@ import tempfile
 from collections.abc import Callable
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Protocol
+
+import msgspec
 
 from backstory.ledger.concurrency.background_load import BackgroundLoad
 
@@ -43,44 +44,27 @@ def _beyond() -> tuple[tuple[re.Pattern[str], float], ...]:
     )
 
 
-class Counter(Protocol):
-    """The interface of a token counter."""
+class Counter(msgspec.Struct, frozen=True):
+    """A token counter.
 
-    @property
-    def name(self) -> str:
-        """The vocabulary: `tiktoken:o200k_base`, `bpe-openai:o200k_base` or `estimate`."""
+    `name` is its vocabulary: `tiktoken:o200k_base`, `bpe-openai:o200k_base` or `estimate`. `count` returns the tokens
+    of a text; the counts of parts that end in line breaks add up.
+    """
 
-    def count(self, text: str) -> int:
-        """Return the tokens of a text; the counts of parts that end in line breaks add up."""
-
-
-class Vocabulary:
-    """Counts with a model's vocabulary; `counting` returns the tokens of a text."""
-
-    def __init__(self, name: str, counting: Callable[[str], int]) -> None:
-        self.name = name
-        self._counting = counting
-
-    def count(self, text: str) -> int:
-        """See `Counter`."""
-        return self._counting(text)
+    name: str
+    count: Callable[[str], int]
 
 
-class Estimate:
-    """Estimates without a vocabulary, and errs on the high side; each line is rounded up.
+def _estimate(text: str) -> int:
+    """Estimate without a vocabulary, on the high side; each line is rounded up.
 
     A word counts one per four letters, a number one per three digits, a mark one, and other scripts by the bytes of
     their characters. docs/explanation/context.md compares the estimate with the vocabularies.
     """
-
-    name = "estimate"
-
-    def count(self, text: str) -> int:
-        """See `Counter`."""
-        lines = text.split("\n")
-        if not lines[-1]:
-            lines.pop()
-        return sum(map(_estimated, lines))
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return sum(map(_estimated, lines))
 
 
 def _estimated(line: str) -> int:
@@ -91,8 +75,7 @@ def _estimated(line: str) -> int:
     return int(tokens) + 1
 
 
-ESTIMATE = Estimate()
-
+ESTIMATE = Counter("estimate", _estimate)
 
 _log = logging.getLogger(__name__)
 
@@ -145,7 +128,7 @@ def _from_tiktoken(name: str) -> Counter | None:
     except ImportError:
         return None
     encode = get_encoding(name).encode_ordinary
-    return Vocabulary(f"tiktoken:{name}", lambda text: len(encode(text)))
+    return Counter(f"tiktoken:{name}", lambda text: len(encode(text)))
 
 
 def _is_loaded(name: str) -> bool:
@@ -180,4 +163,4 @@ def _packaged(name: str) -> Counter | None:
         return None
     bindings = module_from_spec(spec)
     spec.loader.exec_module(bindings)
-    return Vocabulary(f"bpe-openai:{name}", bindings.tokenizer_for_encoding(name).count)
+    return Counter(f"bpe-openai:{name}", bindings.tokenizer_for_encoding(name).count)

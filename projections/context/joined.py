@@ -40,19 +40,14 @@ class Joined(msgspec.Struct, frozen=True):
     users: Memory
     memory: Memory
 
-    def are_of(self, own: Memory, users: Memory) -> bool:
-        """Whether this joins these two memories."""
-        return self.own is own and self.users is users
-
     def facts(self, agent: Scope) -> list[OwnedFact]:
         """Return the facts with their owners and their own ids, oldest first."""
         user = Scope(agent.user)
         found = [
-            OwnedFact(
-                **{**msgspec.structs.asdict(fact), "id": fact.id.removeprefix(USERS)}, owner=user if theirs else agent
-            )
+            _owned(msgspec.structs.replace(fact, id=fact.id.removeprefix(USERS)), user)
+            if fact.id.startswith(USERS)
+            else _owned(fact, agent)
             for fact in self.memory.facts.values()
-            for theirs in (fact.id.startswith(USERS),)
         ]
         return sorted(found, key=lambda fact: (fact.created_at, fact.owner is agent, fact.seq, fact.place))
 
@@ -65,14 +60,12 @@ def join(own: Memory, users: Memory, before: Joined | None = None) -> Joined:
         users: The user's memory.
         before: An earlier result for the same agent, whose objects are used again where nothing has changed.
     """
-    if before is not None and before.are_of(own, users):
+    if before is not None and before.own is own and before.users is users:
         return before
     said = {dedup_key(fact.content, own.policy.dedup_key) for fact in own.facts.values()}
-    known = {} if before is None else before.memory.facts
+    was, known = ({}, {}) if before is None else (before.users.facts, before.memory.facts)
     marked = {
-        key: _marked(
-            key, fact, known.get(key) if before is not None and before.users.facts.get(fact.id) is fact else None
-        )
+        key: known[key] if fact is was.get(fact.id) and key in known else msgspec.structs.replace(fact, id=key)
         for fact in users.facts.values()
         if dedup_key(fact.content, own.policy.dedup_key) not in said
         for key in (f"{USERS}{fact.id}",)
@@ -98,10 +91,6 @@ def join_periods(own: Sequence[Fact], users: Sequence[Fact], agent: Scope) -> tu
 
 def _owned(fact: Fact, owner: Scope) -> OwnedFact:
     return OwnedFact(**msgspec.structs.asdict(fact), owner=owner)
-
-
-def _marked(key: str, fact: Fact, known: Fact | None) -> Fact:
-    return known or msgspec.structs.replace(fact, id=key)
 
 
 def shown_id(fact_id: str, owner: Scope | None) -> str:

@@ -15,7 +15,7 @@ import orjson
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.events import DOCUMENT_SECTIONS, Attributes, Fact
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.disk.files import make_folder, put_in_place, unfinished
+from backstory.ledger.disk.files import free_name, make_folder, put_in_place, unfinished
 
 _log = logging.getLogger(__name__)
 
@@ -158,24 +158,28 @@ class DocumentFile:
             now = self._read()
             return now is not None and (now == data or not self._is_ours(now))
 
-    def write(self, data: bytes, *, spare_edits: bool = False) -> None:
+    def write(self, data: bytes, *, spare_edits: bool = False) -> Path | None:
         """Write a memory's bytes to the file.
 
         Args:
             data: the bytes.
             spare_edits: leave a file that was edited by hand in place; otherwise it is moved aside.
 
+        Returns:
+            Where an edited file is now, if one was moved aside.
+
         Raises:
             StoreError: The file cannot be written.
         """
+        moved = None
         with self._translated("write"):
             # The test may replay the log, and the file may be edited meanwhile: read it again.
             while (now := self._read()) is not None and now != data and _digest(now) != self._ours:
                 if self._is_ours(now):
                     continue
                 if spare_edits:
-                    return
-                self._move_aside()
+                    return None
+                moved = self._moved_aside()
             if now == data:
                 # The content is unchanged; its time shows that it includes the last commits.
                 with suppress(PermissionError):
@@ -185,6 +189,7 @@ class DocumentFile:
                 make_folder(self.path.parent)
                 put_in_place(self.path, data)
             self._ours = _digest(data)
+        return moved
 
     @contextmanager
     def _translated(self, what: str) -> Iterator[None]:
@@ -209,14 +214,13 @@ class DocumentFile:
                 self._edited = digest
         return digest == self._ours
 
-    def _move_aside(self) -> None:
-        number = 1
-        while (aside := self.path.with_name(f"{self.path.name}.edited-{number}")).exists():
-            number += 1
+    def _moved_aside(self) -> Path:
+        aside = free_name(self.path.with_name(f"{self.path.name}.edited"))
         self.path.rename(aside)
         _log.warning(
             "%s was edited by hand, or belongs to another store: it is now %s; `import` adopts it", self.path, aside
         )
+        return aside
 
 
 def erase_document(path: Path) -> None:

@@ -34,6 +34,7 @@ from backstory.projections.read_model import ReadModel
 _log = logging.getLogger(__name__)
 
 _EVERY_SECONDS = 5.0
+"""The fewest seconds between two writes of a file, unless `ScopeUse.flush` is called."""
 _PATIENCE_SECONDS = 1.0
 _TRIES = 3
 _MOST_UNWRITTEN = 256
@@ -58,13 +59,11 @@ class FactUse:
 
     Args:
         clock: the time of uses.
-        every: the fewest seconds between two writes of a file, unless `ScopeUse.flush` is called.
         patience: how many seconds to wait for another process's lock.
     """
 
-    def __init__(self, clock: Clock, *, every: float = _EVERY_SECONDS, patience: float = _PATIENCE_SECONDS) -> None:
+    def __init__(self, clock: Clock, *, patience: float = _PATIENCE_SECONDS) -> None:
         self.clock = clock
-        self.every = every
         self.locks = FileLocks(patience, SystemClock())
         self.renew()
 
@@ -138,7 +137,7 @@ class ScopeUse(ReadModel):
         """Whether the pending uses are to be written now."""
         if len(self._home.unwritten) > _MOST_UNWRITTEN:
             return True
-        return abs((now - self._written).total_seconds()) >= self._home.every
+        return abs((now - self._written).total_seconds()) >= _EVERY_SECONDS
 
     def facts(self) -> dict[str, Access]:
         """Return the usage of the facts by id, including what other processes have written."""

@@ -65,9 +65,16 @@ class _Snapshot(msgspec.Struct, frozen=True):
 
 
 class ScopeDocument(ReadModel):
-    """memory.json of one memory, and its index, as they follow the commits; see `DocumentProjector.of`.
+    """memory.json of one memory, and its index, as they follow the commits.
 
     If a process died before it wrote memory.json, a flush or the end of the program writes it.
+
+    Args:
+        projector: What all memories of the home share.
+        scope: Whose memory.
+        path: The path of memory.json.
+        writer: Returns the writer.
+        index: Returns the index, which catches up after every 1 MiB of logs.
     """
 
     def __init__(
@@ -247,17 +254,6 @@ class DocumentProjector(Jobs[Sequence[ScopeDocument]]):
         """When to write what is dirty, by the machine's monotonic clock."""
         self._finishing: weakref.finalize[[], object] | None = None
         super().__init__()
-
-    def of(self, scope: Scope, path: Path, writer: Callable[[], Writer], index: Callable[[], Index]) -> ScopeDocument:
-        """Return the document of a memory, for the memory's state to keep.
-
-        Args:
-            scope: Whose memory.
-            path: The path of memory.json.
-            writer: Returns the writer.
-            index: Returns the index, which catches up after every 1 MiB of logs.
-        """
-        return ScopeDocument(self, scope, path, writer, index)
 
     def finish_with(self, owner: object) -> None:
         """Finish the work when nothing uses the owner, or the interpreter ends, unless this is closed before."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol, assert_never
+from typing import assert_never
 
 import msgspec
 
@@ -65,14 +65,7 @@ class Graph(GraphData, frozen=True):
 _UNDOING = ("revert", "rollback")
 
 
-class _Log(Log, Protocol):
-    """What is asked about a scope's ledger."""
-
-    def memory(self) -> Memory:
-        """Return the memory at the ledger's head."""
-
-
-def graph_of(log: _Log, scope: Scope, choice: Choice, at: str) -> Graph:
+def graph_of(log: Log, scope: Scope, choice: Choice, at: str) -> Graph:
     """Build the graph of a choice of commits, as of the ledger's head and a moment, by which facts may have lapsed."""
     memory = log.memory().standing_at(at)
     chosen = choose(log, choice, memory.seq)
@@ -98,20 +91,18 @@ def graph_of(log: _Log, scope: Scope, choice: Choice, at: str) -> Graph:
     )
 
 
-class _FactStory:
+class _FactStory(msgspec.Struct):
     """What is known of a fact so far."""
 
-    def __init__(self) -> None:
-        self.last: Fact | None = None
-        self.told: int | None = None
-        self.gone: Removed | None = None
+    last: Fact | None = None
+    told: int | None = None
+    gone: Removed | None = None
 
 
-class _SectionStory:
-    def __init__(self) -> None:
-        self.written = 0
-        self.last = 0
-        self.erased = False
+class _SectionStory(msgspec.Struct):
+    written: int = 0
+    last: int = 0
+    erased: bool = False
 
 
 class _Building:

@@ -24,22 +24,6 @@ EdgeKind: TypeAlias = Literal[
 ]
 """What an edge says, read from its source to its target: update 7 removed a fact, a fact was superseded by another."""
 
-KINDS: tuple[EdgeKind, ...] = (
-    "learned-from",
-    "added",
-    "restored",
-    "revised",
-    "removed",
-    "told-of",
-    "erased",
-    "wrote",
-    "superseded-by",
-    "merged-into",
-    "undid",
-    "returned-to",
-)
-"""All of them, in the order in which they are explained."""
-
 
 class _Node(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     """A node; `id` is its kind and its name, and unique in its graph."""

@@ -6,7 +6,7 @@ Their texts have no characters that steer the program that reads them, and are c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -57,7 +57,7 @@ def wrapped(text: str, lines: int = 1) -> tuple[str, ...]:
 Look: TypeAlias = Literal["thread", "update", "fact", "gone", "erased", "section", "name", "note"]
 """What a box is; content never decides more than which of these."""
 
-LOOKS: tuple[Look, ...] = ("thread", "update", "fact", "gone", "erased", "section", "name", "note")
+LOOKS: tuple[Look, ...] = get_args(Look)
 
 _KIN: tuple[EdgeKind, ...] = ("superseded-by", "merged-into")
 _REASONS = {

@@ -10,12 +10,16 @@ import msgspec
 
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.events import FactAdded, FactRemoved
+from backstory.ledger.core.memory import Memory
 from backstory.projections.history.moment import Moment
 from backstory.projections.history.views import facts_of
 
 
 class Log(Protocol):
     """What is asked about a ledger; an index answers it."""
+
+    def memory(self) -> Memory:
+        """Return the memory at the ledger's head."""
 
     def newest(self, since: int = 1) -> Iterator[Commit]:
         """Yield the commits back to a seq, the newest first."""

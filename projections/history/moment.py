@@ -44,12 +44,16 @@ def replay(store: EventStore, scope: Scope) -> Memory:
 
 def memories_when(store: EventStore, scope: Scope, last_updated: str) -> Iterator[Memory]:
     """Rebuild the memories whose document has this `lastUpdated`; several commits may have the same time."""
-    state = Fold(Memory())
-    for commit in read_commits(store, scope.stream(LEDGER)):
-        if commit.at > last_updated:
-            break
+    return changed_at(Fold(Memory()), read_commits(store, scope.stream(LEDGER)), last_updated)
+
+
+def changed_at(state: Fold, commits: Iterable[Commit], time: str) -> Iterator[Memory]:
+    """Fold on, up to a time, and yield the memories that were changed last at that time."""
+    for commit in commits:
+        if commit.at > time:
+            return
         state.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
-        if state.changed_at == last_updated:
+        if state.changed_at == time:
             yield state.memory()
 
 

@@ -11,7 +11,6 @@ import hashlib
 import math
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Protocol, Self, TypeAlias, assert_never
@@ -137,23 +136,13 @@ def _refusal(score: float, commit: Commit, event: RefusedEvent) -> Refusal:
 
 
 def _remembered(facts: Sequence[Fact], text: str) -> list[Fact]:
-    scored = zip(_scores([fact.content for fact in facts], text), facts, strict=True)
-    alike = [pair for pair in scored if pair[0] >= ALIKE]
-    return [fact for _, fact in sorted(alike, key=lambda pair: -pair[0])]
-
-
-def _scores(contents: Sequence[str], text: str) -> Iterator[float]:
-    """Yield how much each of the contents resembles a text, from 0 to 1."""
-    wanted, same = terms_of(text), dedup_key(text)
-    shared = [wanted & terms_of(content) for content in contents]
-    spread = Counter(term for terms in shared for term in terms)
-    weight = {term: rarity(spread[term], len(contents)) for term in wanted}
-    total = sum(weight.values())
-    for content, terms in zip(contents, shared, strict=True):
-        if dedup_key(content) == same:
-            yield 1.0
-        else:
-            yield share(sum(weight[term] for term in terms), total)
+    """Return the facts that resemble a text; of equals the earlier first."""
+    blocks: list[RefusalBlock] = []
+    for index, fact in enumerate(facts):
+        if index % BLOCK == 0:
+            blocks.append(RefusalBlock())
+        blocks[-1].add(0, index, fact.content)
+    return [facts[index] for _, _, index in resembling(blocks, text)]
 
 
 def rarity(holders: int, texts: int) -> float:

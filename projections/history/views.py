@@ -34,6 +34,7 @@ from backstory.ledger.core.events import (
     UpdateEvent,
     UpdateFailed,
 )
+from backstory.ledger.core.kinds import RemovalReason
 from backstory.ledger.core.memory import Memory, birth
 from backstory.ledger.core.policy import POLICY_KEYS, Category, PolicyValue
 from backstory.ledger.core.summaries import SummaryKey
@@ -200,6 +201,8 @@ def _confirmed(times: int) -> str:
 _RULES_SHOWN = 3
 _THINGS = frozenset({"duplicate", "upload", "unknown_fact"})
 """Rules named after the refused thing: their names have a plural."""
+_LEFT: dict[RemovalReason, str] = {"cap": "evicted", "stale": "out of date", "ended": "ended", "expired": "expired"}
+"""Reasons for removals that are counted apart, in words."""
 
 
 def _summary_line(commit: Commit) -> str:
@@ -225,31 +228,20 @@ def _summary_line(commit: Commit) -> str:
 def _moved(events: Sequence[Event]) -> list[str]:
     """Count the facts that were added, removed and changed, by kind of change."""
     removed = [event for event in events if isinstance(event, FactRemoved)]
-    sources = [event for event in removed if event.reason == "consolidated"]
     # A merged fact is counted with its sources, which name it even after it was erased.
-    merged = {event.detail for event in sources}
+    merged = {event.detail for event in removed if event.reason == "consolidated"}
     added = sum(isinstance(event, FactAdded) and event.fact.id not in merged for event in events)
-    stale = sum(event.reason == "stale" for event in removed)
-    evicted = sum(event.reason == "cap" for event in removed)
-    ended = sum(event.reason == "ended" for event in removed)
-    expired = sum(event.reason == "expired" for event in removed)
-    others = len(removed) - len(sources) - stale - evicted - ended - expired
+    reasons = Counter(event.reason for event in removed)
     changes = Counter(event.change for event in events if isinstance(event, FactRevised))
-    confirmed, extended = changes.pop("confirmed", 0), changes.pop("extended", 0)
-    revised = changes.total()
-    counts = (
-        (added, f"+{_counted(added, 'fact', 'facts')}"),
-        (others, f"-{_counted(others, 'fact', 'facts')}"),
-        (evicted, f"{evicted} evicted"),
-        (stale, f"{stale} out of date"),
-        (ended, f"{ended} ended"),
-        (expired, f"{expired} expired"),
-        (len(sources), f"{len(sources)} merged into {len(merged)}"),
-        (confirmed, f"{confirmed} confirmed"),
-        (extended, f"{extended} extended"),
-        (revised, f"{_counted(revised, 'fact', 'facts')} revised"),
-    )
-    return [text for number, text in counts if number]
+    counts = [(reasons.pop(reason, 0), words) for reason, words in _LEFT.items()]
+    counts += [(reasons.pop("consolidated", 0), f"merged into {len(merged)}")]
+    counts += [(changes.pop(change, 0), change) for change in ("confirmed", "extended")]
+    others, revised = reasons.total(), changes.total()
+    parts = [f"+{_counted(added, 'fact', 'facts')}"] if added else []
+    parts += [f"-{_counted(others, 'fact', 'facts')}"] if others else []
+    parts += [f"{number} {words}" for number, words in counts if number]
+    parts += [f"{_counted(revised, 'fact', 'facts')} revised"] if revised else []
+    return parts
 
 
 def _summaries(updated: Iterable[SummaryUpdated]) -> Iterator[str]:

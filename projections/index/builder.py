@@ -76,15 +76,6 @@ class StaleError(Exception):
     """The index cannot go on from where it stands; it says why."""
 
 
-class _Source(msgspec.Struct, frozen=True):
-    """A stream to take in: whose it has to be, where its marks go, and the seq to stop at."""
-
-    stream: str
-    scope: Scope
-    marks: Table
-    until: int
-
-
 class IndexBuilder:
     """One pass over what is new in both streams, gathered for a `ChecksummedKV`.
 
@@ -141,10 +132,8 @@ class IndexBuilder:
         )
         report(0)
         # The ledger first: the transcript is never older than what the ledger says of it.
-        ledger = self._stream(_Source(streams[0], scope, Table.LEDGER_MARKS, ends[0]), self._tip.ledger, report)
-        transcript = self._stream(
-            _Source(streams[1], scope, Table.TRANSCRIPT_MARKS, ends[1]), self._tip.transcript, report
-        )
+        ledger = self._stream(scope, LEDGER, self._tip.ledger, ends[0], report)
+        transcript = self._stream(scope, TRANSCRIPT, self._tip.transcript, ends[1], report)
         report(total)
         return msgspec.structs.replace(
             self._tip,
@@ -194,13 +183,16 @@ class IndexBuilder:
         self._threads.clear()
         self._gathered = 0
 
-    def _stream(self, source: _Source, stand: StreamPosition, report: Callable[[int], None]) -> StreamPosition:
-        stream, marks = source.stream, source.marks
+    def _stream(
+        self, scope: Scope, kind: str, stand: StreamPosition, until: int, report: Callable[[int], None]
+    ) -> StreamPosition:
+        """Take in a stream from where it was left, up to a seq."""
+        stream, marks = scope.stream(kind), Table.LEDGER_MARKS if kind == LEDGER else Table.TRANSCRIPT_MARKS
         head, end, at, latest, mark, first = (
             stand.head, stand.end, stand.at, stand.latest, stand.mark, stand.first
         )  # fmt: skip
         for record in self._store.read(stream, head.seq, byte=end):
-            if head.seq >= source.until:
+            if head.seq >= until:
                 break
             line = record.line
             if head == stand.head and head.seq:
@@ -208,15 +200,15 @@ class IndexBuilder:
             begin, end = end, end + len(line) + 1
             if head.seq == 0 or begin - mark >= _MARK_BYTES:
                 self._changes[marks][number(head.seq + 1)] = pack(ReadingMark(begin, head.hash))
-                if marks is Table.LEDGER_MARKS:
+                if kind == LEDGER:
                     self._changes[Table.TIMES][named(latest) + number(head.seq + 1)] = b""
                 mark = begin
             commit = unseal(line, head, stream=stream, byte=begin)
             if commit.seq == 1:
-                must_belong(stream, commit, source.scope)
+                must_belong(stream, commit, scope)
                 first = commit.hash
             head, at, latest = commit.head, commit.at, max(latest, commit.at)
-            if marks is Table.LEDGER_MARKS:
+            if kind == LEDGER:
                 self._learn(stream, commit, begin, end)
             else:
                 self._hear(stream, commit, begin)

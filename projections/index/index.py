@@ -27,7 +27,7 @@ from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.folded.snapshot import Place, RecordedLines, SnapshotOrigin, ThreadSnapshot
 from backstory.ledger.threads.ranges import Ranges
 from backstory.projections.derived_files import DamagedError
-from backstory.projections.history.moment import Moment
+from backstory.projections.history.moment import Moment, changed_at
 from backstory.projections.history.refusals import RefusedEvent
 from backstory.projections.index import questions
 from backstory.projections.index.builder import IndexProgress, differences
@@ -51,7 +51,6 @@ _READ_THROUGH = 32
 """All places are scanned where there is a thread for each of this many turns; else each thread is looked up."""
 
 P = TypeVar("P")
-T = TypeVar("T")
 _NO_END = 2**62
 
 _timeline = msgspec.msgpack.Decoder(TimelineBlock)
@@ -82,6 +81,10 @@ class ScopeIndex(ReadModel):
         """Bring the file to the heads of both logs, so that the next question need not; a small scope has none."""
         self._file.catch_up()
 
+    def renew(self) -> None:
+        """Open the file anew in a forked child."""
+        self._file.renew()
+
     def purge(self) -> None:
         """Take the file away and whatever belongs to it; no process uses it when this returns.
 
@@ -106,8 +109,7 @@ class ScopeIndex(ReadModel):
 
         def places(at: IndexSnapshot) -> tuple[Sequence[Place], Sequence[Place]]:
             learned = [place for place in questions.learned(at, thread) if place.seq <= origin.ledger.seq]
-            said = [Place(number_in(key), value.byte) for key, value in questions.said_in(at, thread)]
-            return learned, [place for place in said if place.seq <= origin.transcript.seq]
+            return learned, [place for place in questions.said(at, thread) if place.seq <= origin.transcript.seq]
 
         return self._ask(places, until=(origin.ledger, origin.transcript))
 
@@ -206,13 +208,8 @@ class ScopeIndex(ReadModel):
 
     def saying(self, content: str) -> list[str]:
         """Return the ids of all facts, live or gone, that said the same as a text at some time."""
-
-        def ids(at: IndexSnapshot) -> list[str]:
-            prefix = saying(content)
-            found = takewhile(lambda pair: pair[0].startswith(prefix), at.kv.ascending(Table.SAYINGS, prefix))
-            return [key[SAYING_BYTES:].decode() for key, _ in found]
-
-        return self._ask(ids)
+        found = self._ask(lambda at: list(questions.under(at, Table.SAYINGS, saying(content))))
+        return [key[SAYING_BYTES:].decode() for key, _ in found]
 
     def around(self, moment: Moment | None) -> Around:
         """Rebuild the memory before and after a commit, or the last one up to a time; None: the ledger's last.
@@ -225,12 +222,7 @@ class ScopeIndex(ReadModel):
     def memories_when(self, last_updated: str) -> Iterator[Memory]:
         """Rebuild the memories whose documents state this `lastUpdated`: several commits may bear the same time."""
         fold, commits = self._ask(lambda at: questions.commits_from(at, last_updated))
-        for commit in commits:
-            if commit.at > last_updated:
-                return
-            fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
-            if fold.changed_at == last_updated:
-                yield fold.memory()
+        return changed_at(fold, commits, last_updated)
 
     # Commits.
 
@@ -329,31 +321,20 @@ class ScopeIndex(ReadModel):
 
     def commits_about(self, fact_id: str, *, newest_first: bool = False) -> Iterator[Commit]:
         """Yield the ledger's commits about a fact, as `concerns` finds them."""
-
-        def seqs(at: IndexSnapshot) -> list[int]:
-            prefix = named(fact_id)
-            return [number_in(key) for key, _ in questions.under(at, Table.FACTS, prefix)]
-
-        return self._by_parts(self._ask(seqs), questions.commit, newest_first=newest_first)
+        found = self._ask(lambda at: list(questions.under(at, Table.FACTS, named(fact_id))))
+        return self._by_parts([number_in(key) for key, _ in found], questions.commit, newest_first=newest_first)
 
     def commits_of(self, thread: str, *, newest_first: bool = False) -> Iterator[Commit]:
         """Yield the ledger's commits that a thread is the cause of, or whose turns they erase."""
-
-        def read(at: IndexSnapshot, place: Place) -> Commit:
-            return at.line(LEDGER, place.seq, place.byte)
-
-        return self._by_parts(self._ask(lambda at: questions.learned(at, thread)), read, newest_first=newest_first)
+        places = self._ask(lambda at: questions.learned(at, thread))
+        return self._lines(LEDGER, places, newest_first=newest_first)
 
     def deliveries_of(self, thread: str) -> Iterator[Commit]:
         """Yield the transcript's commits that recorded turns of a thread, the newest first."""
+        return self._lines(TRANSCRIPT, self._ask(lambda at: questions.said(at, thread)), newest_first=True)
 
-        def read(at: IndexSnapshot, place: Place) -> Commit:
-            return at.line(TRANSCRIPT, place.seq, place.byte)
-
-        def places(at: IndexSnapshot) -> list[Place]:
-            return [Place(number_in(key), value.byte) for key, value in questions.said_in(at, thread)]
-
-        return self._by_parts(self._ask(places), read, newest_first=True)
+    def _lines(self, kind: str, places: Sequence[Place], *, newest_first: bool) -> Iterator[Commit]:
+        return self._by_parts(places, lambda at, place: at.line(kind, place.seq, place.byte), newest_first=newest_first)
 
     def _by_parts(
         self, places: Sequence[P], read: Callable[[IndexSnapshot, P], Commit], *, newest_first: bool

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import fcntl
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
@@ -23,10 +22,9 @@ import msgspec
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.core.commit import Commit, Head, head_before, unseal
-from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, StoreError
+from backstory.ledger.core.errors import CorruptLogError, StoreError
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.disk.files import translated
 from backstory.ledger.engines.changes import looks_at
 from backstory.ledger.engines.port import EventStore, Record, StreamLook
 from backstory.projections.derived_files import (
@@ -35,6 +33,7 @@ from backstory.projections.derived_files import (
     KeptError,
     UnusableError,
     classified,
+    deleting,
     derived_lock,
     remove,
     replacing,
@@ -165,11 +164,10 @@ class IndexFile:
         self._lock_timeout = lock_timeout
         self._clock = clock or SystemClock()
         self._streams = (scope.stream(LEDGER), scope.stream(TRANSCRIPT))
-        self._forget()
+        self.renew()
 
-    def _forget(self) -> None:
-        """Begin as if nothing had been opened; in a forked process what is open is the parent's."""
-        self._owner = os.getpid()
+    def renew(self) -> None:
+        """Begin as if nothing had been opened: in a forked child what is open is the parent's."""
         self._mutex = threading.RLock()
         self._file: ChecksummedKV | None = None
         self._own: IndexSnapshot | None = None
@@ -186,8 +184,6 @@ class IndexFile:
             CorruptLogError: A log is damaged.
             StoreError: A log cannot be read, or changes faster than it can be.
         """
-        if self._owner != os.getpid():
-            self._forget()
         with self._mutex:
             for _ in range(_TRIES):
                 try:
@@ -205,8 +201,6 @@ class IndexFile:
 
     def catch_up(self) -> None:
         """Bring the file to the heads of both streams; where another process keeps it that is left for another time."""
-        if self._owner != os.getpid():
-            self._forget()
         with self._mutex:
             if not self.in_file():
                 return
@@ -367,31 +361,20 @@ class IndexFile:
             LockTimeoutError: Another process keeps it.
             StoreError: It cannot be taken away.
         """
-        if self._owner != os.getpid():
-            self._forget()
         if not self.path.parent.is_dir():
             with self._mutex:
                 self._own = None
             return
-        try:
-            # The file first: who has a question meanwhile must not wait until another process lets go of it.
-            with self._locked(fcntl.LOCK_EX, self._lock_timeout), self._mutex, translated(self.path, "delete"):
-                self._own = None
-                self._remove()
-        except KeptError as error:
-            raise LockTimeoutError(
-                f"{self.path.with_name(LOCK)} is held by another process after {self._lock_timeout:g} s: "
-                "wait for it, or end it"
-            ) from error
-        except UnusableError as error:
-            raise StoreError(f"cannot delete {self.path}: {error}; check the folder's mode") from error
+        # The file first: who has a question meanwhile must not wait until another process lets go of it.
+        with deleting(self.path, self._lock_timeout, self._clock), self._mutex:
+            self._own = None
+            self._remove()
 
     def close(self) -> None:
         """Let go of what is open; the next question opens it again."""
-        if self._owner == os.getpid():
-            with self._mutex:
-                self._own = None
-                self._drop_file()
+        with self._mutex:
+            self._own = None
+            self._drop_file()
 
     def as_it_is(self, question: Callable[[ChecksummedKV, IndexPosition], T]) -> T | None:
         """Let the file be looked at as it stands, without bringing it up or mending it; None where there is none.
@@ -399,8 +382,6 @@ class IndexFile:
         Raises:
             DamagedError: It is not what was written.
         """
-        if self._owner != os.getpid():
-            self._forget()
         with self._mutex:
             if not self.path.exists():
                 return None

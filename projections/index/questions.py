@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterator
 from itertools import chain, islice
 
 import msgspec
@@ -70,9 +70,9 @@ def origin(at: IndexSnapshot) -> SnapshotOrigin | None:
     )
 
 
-def under(at: IndexSnapshot, space: Table, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the keys and values of a table whose keys begin so."""
-    for key, value in at.kv.ascending(space, prefix):
+def under(at: IndexSnapshot, space: Table, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+    """Yield the keys and values of a table whose keys begin so, all of them or those from a key on."""
+    for key, value in at.kv.ascending(space, start or prefix):
         if not key.startswith(prefix):
             return
         yield key, value
@@ -100,10 +100,13 @@ def said_in(at: IndexSnapshot, thread: str, first: int = 1) -> Iterator[tuple[by
     if first > 1:
         key, _ = next(at.kv.descending(Table.SAID, prefix + number(first) + LAST), (b"", b""))
         start = max(start, key)
-    for key, value in at.kv.ascending(Table.SAID, start):
-        if not key.startswith(prefix):
-            return
+    for key, value in under(at, Table.SAID, prefix, start):
         yield key, _said.decode(value)
+
+
+def said(at: IndexSnapshot, thread: str) -> list[Place]:
+    """Return the places of the lines that recorded a thread's turns."""
+    return [Place(number_in(key), line.byte) for key, line in said_in(at, thread)]
 
 
 def places_of(
@@ -149,8 +152,8 @@ def recorded(at: IndexSnapshot, thread: str, turns: TurnRange, until: int, *, re
     traces: dict[int, Trace | None] = {}
     begin, end = min([turns.first, *(line.first for line in lines)]), max([turns.last, *(line.last for line in lines)])
     prefix = named(thread)
-    for key, value in at.kv.ascending(Table.REDACTED, prefix + number(begin)) if redacted else ():
-        if not key.startswith(prefix) or number_in(key) > end:
+    for key, value in under(at, Table.REDACTED, prefix, prefix + number(begin)) if redacted else ():
+        if number_in(key) > end:
             break
         traces[number_in(key)] = _trace.decode(value) if value else None
     return RecordedLines(lines, traces)
@@ -185,42 +188,25 @@ def facts_beginning(at: IndexSnapshot, prefix: str) -> list[str]:
     return [text for _, text in sorted(born.values())]
 
 
-def _fold_from(at: IndexSnapshot, seq: int) -> tuple[Fold, Head, int]:
-    """The last checkpoint at or before a commit: a fold of its memory, its head, and the byte behind it."""
+def _fold_from(at: IndexSnapshot, seq: int) -> tuple[Fold, Iterator[Commit]]:
+    """A fold of the memory at the last checkpoint at or before a commit, and the commits behind that."""
     found = next(at.kv.descending(Table.CHECKPOINTS, number(seq)), None)
     if found is None:
-        return Fold(Memory()), EMPTY, 0
+        return Fold(Memory()), at.read(LEDGER, EMPTY, 0)
     checkpoint = _checkpoint.decode(found[1])
-    return Fold(checkpoint.memory), Head(number_in(found[0]), checkpoint.hash), checkpoint.end
+    head = Head(number_in(found[0]), checkpoint.hash)
+    return Fold(checkpoint.memory), at.read(LEDGER, head, checkpoint.end)
 
 
 def memory_at(at: IndexSnapshot, moment: Moment) -> Memory:
     """Rebuild the memory after a commit, or as it was at a time."""
-    last = at.tip.ledger.head.seq
-    if isinstance(moment, int):
-        if moment > last:
-            raise NotFoundError(f"there is no commit {moment}: the ledger of {at.scope} ends at {last}")
-        if moment == last:
-            return at.memory()
-        fold, head, end = _fold_from(at, moment)
-        commits: Iterable[Commit] = at.read(LEDGER, head, end) if head.seq < moment else ()
-    elif moment >= at.tip.ledger.latest:
-        return at.memory()
-    else:
-        fold, commits = _from(at, named(moment) + LAST)
-    for commit in commits:
-        if commit.seq > moment if isinstance(moment, int) else commit.at > moment:
-            break
-        fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
-    return fold.memory()
+    seq = _seq_of(at, moment)
+    return at.memory() if seq == at.tip.ledger.head.seq else _fold_at(at, seq)[0].memory()
 
 
 def ended(at: IndexSnapshot, moment: Moment | None, first: str, behind: str) -> Iterator[Fact]:
     """Yield the facts that had ended at a moment; see `ScopeIndex.ended`."""
-    last = at.tip.ledger.head.seq
-    seq = last if moment is None else moment if isinstance(moment, int) else _seq_at(at, moment)
-    if seq > last:
-        raise NotFoundError(f"there is no commit {seq}: the ledger of {at.scope} ends at {last}")
+    seq = _seq_of(at, moment)
     periods, returned = at.kv.cursor(Table.ENDED), at.kv.cursor(Table.RETURNED)
     for start, stop in ranges_of(first, behind):
         for key, value in periods.between(start, stop):
@@ -238,20 +224,33 @@ def ended(at: IndexSnapshot, moment: Moment | None, first: str, behind: str) -> 
 
 def around(at: IndexSnapshot, moment: Moment | None) -> Around:
     """Rebuild the memory before and after a commit; see `ScopeIndex.around`."""
-    last = at.tip.ledger.head.seq
-    seq = last if moment is None else moment if isinstance(moment, int) else _seq_at(at, moment)
-    if seq > last:
-        raise NotFoundError(f"there is no commit {seq}: the ledger of {at.scope} ends at {last}")
+    seq = _seq_of(at, moment)
     if seq == 0:
         return Around(Memory(), Memory(), None)
-    fold, head, end = _fold_from(at, seq - 1)
-    for commit in at.read(LEDGER, head, end):
-        if commit.seq == seq:
-            before = fold.memory()
-            fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
-            return Around(before, fold.memory(), commit)
+    fold, commits = _fold_at(at, seq - 1)
+    before, commit = fold.memory(), next(commits, None)
+    if commit is None:
+        raise DamagedError(f"commit {seq} is not where it should be")
+    fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
+    return Around(before, fold.memory(), commit)
+
+
+def _fold_at(at: IndexSnapshot, seq: int) -> tuple[Fold, Iterator[Commit]]:
+    """A fold of the memory after a commit, and the commits behind that."""
+    fold, commits = _fold_from(at, seq)
+    for commit in islice(commits, seq - fold.seq):
         fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
-    raise DamagedError(f"commit {seq} is not where it should be")
+    return fold, commits
+
+
+def _seq_of(at: IndexSnapshot, moment: Moment | None) -> int:
+    """The seq of the commit at which memory stood at a moment; None: the ledger's last."""
+    if isinstance(moment, str):
+        return _seq_at(at, moment)
+    last = at.tip.ledger.head.seq
+    if moment is not None and moment > last:
+        raise NotFoundError(f"there is no commit {moment}: the ledger of {at.scope} ends at {last}")
+    return last if moment is None else moment
 
 
 def _seq_at(at: IndexSnapshot, time: str) -> int:
@@ -269,13 +268,8 @@ def _seq_at(at: IndexSnapshot, time: str) -> int:
 
 def commits_from(at: IndexSnapshot, time: str) -> tuple[Fold, Iterator[Commit]]:
     """A memory before the first commit of a time or a later one, not long before, and the commits from there on."""
-    return _from(at, named(time))
-
-
-def _from(at: IndexSnapshot, key: bytes) -> tuple[Fold, Iterator[Commit]]:
-    found = next(at.kv.descending(Table.TIMES, key), None)
-    fold, head, end = _fold_from(at, 0 if found is None else number_in(found[0]) - 1)
-    commits = at.read(LEDGER, head, end)
+    found = next(at.kv.descending(Table.TIMES, named(time)), None)
+    fold, commits = _fold_from(at, 0 if found is None else number_in(found[0]) - 1)
     # The first is read at once: if it is not where it should be this raises, and the file is held open for more.
     return fold, chain(list(islice(commits, 1)), commits)
 

@@ -69,7 +69,6 @@ class _Restorable(msgspec.Struct):
     unknown_sections: frozenset[str] = frozenset()
 
 
-_NOTHING = _Restorable()
 _EMPTY = Section()
 
 
@@ -88,8 +87,7 @@ class LedgerCheck:
         self._unknown: set[str] = set()
         self._unknown_sections: set[str] = set()
         self._keys = DedupKeys(self.fold.facts)
-        self._reverted: dict[int, _Restorable] = {}
-        self._returned_to: dict[int, _Restorable] = {0: _NOTHING}
+        self._restorable: dict[tuple[str, int], _Restorable] = {("rollback", 0): _Restorable()}
         self._summarized: dict[tuple[str, int], int] = {}
 
     def take(self, commit: Commit) -> None:
@@ -160,20 +158,18 @@ class LedgerCheck:
     def _remember(self, commit: Commit) -> None:
         """Keep the content that later undos refer to, up to the last of them."""
         seq, later = commit.seq, self._later
-        if seq in later.reverted:
+        if ("revert", seq) in later.undone:
             subjects = [later.subject(seq, i) for i, event in enumerate(commit.events) if isinstance(event, Erased)]
             facts = frozenset(fact for fact, _ in filter(None, subjects) if fact is not None)
             sections = frozenset(section for _, section in filter(None, subjects) if section is not None)
-            self._reverted[seq] = _Restorable(commit.events, unknown=facts, unknown_sections=sections)
-        if seq in later.returned_to:
+            self._restorable["revert", seq] = _Restorable(commit.events, unknown=facts, unknown_sections=sections)
+        if ("rollback", seq) in later.undone:
             facts, sections = frozenset(self._unknown), frozenset(self._unknown_sections)
-            self._returned_to[seq] = _Restorable((), dict(self.fold.facts), dict(self.fold.sections), facts, sections)
-        target = commit.cause.target or 0
-        if later.reverted.get(target) == seq:
-            self._reverted.pop(target, None)
-        if later.returned_to.get(target) == seq and target:
-            self._returned_to.pop(target, None)
+            then = _Restorable((), dict(self.fold.facts), dict(self.fold.sections), facts, sections)
+            self._restorable["rollback", seq] = then
         cause = commit.cause
+        if later.undone.get(undo := (cause.kind, cause.target or 0)) == seq:
+            self._restorable.pop(undo, None)
         if cause.summarized is not None and cause.thread is not None:
             place = (cause.thread, cause.level)
             self._summarized[place] = max(cause.summarized.last, self._summarized.get(place, 0))
@@ -281,7 +277,7 @@ class LedgerCheck:
 
     def _check_return(self, commit: Commit, fact: Fact) -> str | None:
         """Check a fact that an undo restores."""
-        then = self._restorable(commit)
+        then = self._then(commit)
         if then is None or fact.id in then.unknown:
             return None
         if commit.cause.kind == "rollback":
@@ -290,10 +286,9 @@ class LedgerCheck:
             known = any(isinstance(event, FactRemoved) and _alike(event.fact, fact) for event in then.events)
         return None if known else f"restores fact {fact.id}, which commit {commit.cause.target} does not have so"
 
-    def _restorable(self, commit: Commit) -> _Restorable | None:
+    def _then(self, commit: Commit) -> _Restorable | None:
         """Return the content that an undo may restore; None where it is unknown."""
-        known = self._returned_to if commit.cause.kind == "rollback" else self._reverted
-        return known.get(commit.cause.target or 0)
+        return self._restorable.get((commit.cause.kind, commit.cause.target or 0))
 
     def _check_removal(self, commit: Commit, event: FactRemoved) -> str | None:
         fact, kind = event.fact, commit.cause.kind
@@ -305,7 +300,7 @@ class LedgerCheck:
         if reasons is not None and event.reason not in reasons:
             return f"removes fact {fact.id} with the reason {event.reason}, which commits of its kind do not have"
         if kind == "revert" and event.reason == "revert":
-            then = self._restorable(commit)
+            then = self._then(commit)
             added = then is None or any(isinstance(e, FactAdded) and e.fact.id == fact.id for e in then.events)
             if then is not None and not added and fact.id not in then.unknown:
                 return f"takes back fact {fact.id}, which commit {commit.cause.target} did not add"
@@ -339,7 +334,7 @@ class LedgerCheck:
     def _check_restoring(self, commit: Commit, event: FactRevised) -> str | None:
         if commit.cause.kind == "rollback":
             return self._check_return(commit, event.after)
-        then = self._restorable(commit)
+        then = self._then(commit)
         if then is None or event.after.id in then.unknown:
             return None
         # A fact that was removed and added again under its id is restored by one event; later confirmations stay, and
@@ -378,7 +373,7 @@ class LedgerCheck:
         return None
 
     def _check_section_back(self, commit: Commit, event: SummaryUpdated) -> str | None:
-        then, name = self._restorable(commit), event.section
+        then, name = self._then(commit), event.section
         if then is None or name in then.unknown_sections:
             return None
         if commit.cause.kind == "rollback":
@@ -403,7 +398,7 @@ class LedgerCheck:
             return None if event.before is None else "names a policy before it"
         if event.before != self.fold.policy:
             return "changes a policy that was not in force"
-        then = self._restorable(commit) if commit.cause.kind == "revert" else None
+        then = self._then(commit) if commit.cause.kind == "revert" else None
         if then is not None and not any(isinstance(e, PolicyChanged) and e.before == event.after for e in then.events):
             return f"restores a policy that commit {commit.cause.target} did not replace"
         return None

@@ -21,7 +21,8 @@ import msgspec
 from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Inspection, decode, inspect
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.disk.files import sync, sync_data, sync_folder, translated, write_whole
+from backstory.ledger.disk.files import free_name, sync_folder, translated, write_new
+from backstory.ledger.engines.jsonl.heads import move_torn_tail
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.engines.port import EventStore, Record
 from backstory.projections.document.document import DocumentFile, render
@@ -267,7 +268,10 @@ class _Stream:
         return None if self._stream == self._scope.stream(is_a) else f"the log is a {is_a}"
 
     def _rewrite(self, found: Salvage) -> Check:
-        aside = self._free_name("damaged")
+        named = self._path.with_suffix(".damaged")
+        # A repair that was killed may have given the file its other name already.
+        given = (name for name in named.parent.glob(f"{named.name}-*") if name.samefile(self._path))
+        aside = next(given, None) or free_name(named)
         lost = [counted(found.lost, "whole commit", "whole commits")] if found.lost else []
         lost += [counted(found.unread, "line that is no commit", "lines that are no commits")] if found.unread else []
         kept = f"{counted(found.commits, 'commit', 'commits')} in an intact chain"
@@ -276,69 +280,37 @@ class _Stream:
             plan = f"{kept} would be kept, {dropped}; the present file would be moved to {aside.name}"
             return Check(self._stream, False, f"{plan}; run `repair` without --dry-run")
         with translated(self._path, "mend"):
-            self._write(found)
+            # One that a killed repair has left is overwritten.
+            fresh = self._path.with_name(f".{self._path.stem}.mending")
+            fresh.unlink(missing_ok=True)
+            with self._path.open("rb") as damaged:
+                write_new(fresh, _pieces(damaged.fileno(), found))
             if not aside.exists():
                 _link(self._path, aside)
                 sync_folder(aside.parent)
-            self._fresh.replace(self._path)
+            fresh.replace(self._path)
             sync_folder(aside.parent)
         return Check(self._stream, True, f"{kept} kept, {dropped}; the old file is now {aside.name}")
 
     def _cut(self, end: int, size: int) -> Check:
         """Move a line cut short by a crash aside, as the next write would."""
-        aside = self._free_name("torn")
         if self._dry_run:
+            aside = free_name(self._path.with_suffix(".torn"))
             plan = f"{size} bytes cut short by a crash would be moved to {aside.name}"
             return Check(self._stream, False, f"{plan}; run `repair` without --dry-run")
         with translated(self._path, "mend"):
             descriptor = os.open(self._path, os.O_RDWR)
             try:
-                _write_new(aside, [os.pread(descriptor, size, end)])
-                sync_folder(aside.parent)
-                os.ftruncate(descriptor, end)
-                sync_data(descriptor)
+                aside = move_torn_tail(self._path, descriptor, end, end + size)
             finally:
                 os.close(descriptor)
         return Check(self._stream, True, f"{size} bytes cut short by a crash are now in {aside.name}")
-
-    @property
-    def _fresh(self) -> Path:
-        return self._path.with_name(f".{self._path.stem}.mending")
-
-    def _write(self, found: Salvage) -> None:
-        """Write the intact chain to a new file; one left by a killed repair is overwritten."""
-        self._fresh.unlink(missing_ok=True)
-        with self._path.open("rb") as damaged:
-            _write_new(self._fresh, _pieces(damaged.fileno(), found))
-
-    def _free_name(self, kind: str) -> Path:
-        """Return the first free name, or the name that a killed repair gave this file."""
-        number = 1
-        while (aside := self._path.with_name(f"{self._path.stem}.{kind}-{number}")).exists():
-            if aside.samefile(self._path):
-                break
-            number += 1
-        return aside
 
 
 def _pieces(descriptor: int, found: Salvage) -> Iterator[bytes]:
     for span in found.spans:
         for begin in range(span.begin, span.end, _CHUNK):
             yield os.pread(descriptor, min(_CHUNK, span.end - begin), begin)
-
-
-def _write_new(path: Path, pieces: Iterator[bytes] | list[bytes]) -> None:
-    """Create a file, write and sync it; remove it after a failure."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        for piece in pieces:
-            write_whole(descriptor, piece)
-        sync(descriptor)
-    except OSError:
-        path.unlink()
-        raise
-    finally:
-        os.close(descriptor)
 
 
 def _link(path: Path, aside: Path) -> None:
@@ -349,7 +321,7 @@ def _link(path: Path, aside: Path) -> None:
     copy = aside.with_name(f".{path.stem}.copying")
     copy.unlink(missing_ok=True)
     with path.open("rb") as file:
-        _write_new(copy, iter(lambda: file.read(_CHUNK), b""))
+        write_new(copy, iter(lambda: file.read(_CHUNK), b""))
     copy.rename(aside)
 
 
@@ -370,12 +342,10 @@ def _mend_document(store: JsonlStore, scope: Scope, path: Path, *, dry_run: bool
         if dry_run:
             plan = "it differs from the ledger and would be rewritten; a file edited by hand would first be moved aside"
             return Check(name, False, f"{plan}; run `repair` without --dry-run")
-        before = set(path.parent.glob(f"{path.name}.edited-*"))
-        DocumentFile(path, lambda moment: memories_when(store, scope, moment)).write(right)
-        moved = set(path.parent.glob(f"{path.name}.edited-*")) - before
+        moved = DocumentFile(path, lambda moment: memories_when(store, scope, moment)).write(right)
     except BackstoryError as error:
         return Check(name, False, str(error))
-    aside = f"; the edited file is now {min(moved).name}, and `import` adopts it" if moved else ""
+    aside = f"; the edited file is now {moved.name}, and `import` adopts it" if moved is not None else ""
     return Check(name, True, f"rewritten from the ledger{aside}")
 
 

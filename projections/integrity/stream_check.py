@@ -285,16 +285,13 @@ class LaterReferences:
 
     def __init__(self, store: EventStore, stream: str) -> None:
         self._erased: dict[tuple[int, int], tuple[str | None, str | None]] = {}
-        self.reverted: dict[int, int] = {}
-        """The last revert of each commit that is reverted."""
-        self.returned_to: dict[int, int] = {}
+        self.undone: dict[tuple[str, int], int] = {}
+        """The last commit that reverts a commit, or rolls back to it, by its kind and its target."""
         names: dict[str | None, str | None] = {}
         for commit in _undos_and_redactions(store, stream):
             target = commit.cause.target
-            if target is not None and commit.cause.kind == "revert":
-                self.reverted[target] = commit.seq
-            elif target is not None and commit.cause.kind == "rollback":
-                self.returned_to[target] = commit.seq
+            if target is not None:
+                self.undone[commit.cause.kind, target] = commit.seq
             for event in commit.events:
                 if isinstance(event, Redacted) and event.stream == stream and event.seq < commit.seq:
                     subject = (names.setdefault(event.fact, event.fact), names.setdefault(event.section, event.section))

@@ -6,9 +6,12 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from itertools import islice
 from operator import attrgetter
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
+
+if TYPE_CHECKING:
+    from backstory.ledger.messages import Kept
 
 
 class TurnView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -28,30 +31,8 @@ class TurnView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     tags: tuple[str, ...] = ()
 
 
-class MessageWords(Protocol):
-    """What a message says, and to whom: all that two messages have to share to be one apart from their ids."""
-
-    @property
-    def role(self) -> str: ...  # noqa: D102
-
-    @property
-    def content(self) -> str: ...  # noqa: D102
-
-    @property
-    def name(self) -> str | None: ...  # noqa: D102
-
-    @property
-    def cause_by(self) -> str | None: ...  # noqa: D102
-
-    @property
-    def sent_from(self) -> str | None: ...  # noqa: D102
-
-    @property
-    def send_to(self) -> tuple[str, ...]: ...  # noqa: D102
-
-    @property
-    def metadata(self) -> dict[str, object]: ...  # noqa: D102
-
+MessageWords: TypeAlias = "TurnView | Kept"
+"""A message, recorded or to record: what it says and to whom makes two of them one, apart from their ids."""
 
 _all_words: Callable[[MessageWords], tuple[object, ...]] = attrgetter(
     "role", "content", "name", "cause_by", "sent_from", "send_to", "metadata"

@@ -78,25 +78,23 @@ class _History:
 
     def command(self, commit: Commit) -> Command | None:
         """Rebuild the command of a commit for this history; None where the recorded outcome applies."""
-        command = self._command(commit)
-        return command and _completed(command, commit)
-
-    def _command(self, commit: Commit) -> Command | None:
         cause, at = commit.cause, commit.at
+        command: Command
         match cause.kind:
             case "genesis" | "policy":
                 changed = next((e for e in commit.events if isinstance(e, PolicyChanged)), None)
                 if changed is None:
                     return None
                 policy = msgspec.structs.replace(changed.after, **self._overrides)
-                return ChangePolicy(at=at, policy=policy, source=changed.source)
+                command = ChangePolicy(at=at, policy=policy, source=changed.source)
             case "revert" if cause.target is not None:
-                return Revert(at=at, target=cause.target, events=self._events[cause.target], force=cause.force)
+                command = Revert(at=at, target=cause.target, events=self._events[cause.target], force=cause.force)
             case "rollback" if cause.target is not None:
                 then = self._memories[cause.target]
-                return RollBack(at=at, to=cause.target, facts=tuple(then.in_order()), sections=dict(then.sections))
+                command = RollBack(at=at, to=cause.target, facts=tuple(then.in_order()), sections=dict(then.sections))
             case _:
-                return _command_alone(commit)
+                return command_of(commit)
+        return _completed(command, commit)
 
     def advance(self, commit: Commit, events: Sequence[Event]) -> None:
         """Advance by one commit, with the events it has in this history."""

@@ -12,24 +12,7 @@ from typing import assert_never
 
 import msgspec
 
-from backstory.ledger.core.commands import (
-    AddFact,
-    ChangePolicy,
-    Clear,
-    Command,
-    EditFact,
-    Expire,
-    Extract,
-    FailUpdate,
-    ImportDocument,
-    MoveSections,
-    RemoveFact,
-    Revert,
-    RollBack,
-    SaveDocument,
-    ShareSummaries,
-    Summarize,
-)
+from backstory.ledger.core.commands import Command, candidates_of
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.errors import RefusedError
@@ -45,6 +28,7 @@ from backstory.ledger.core.events import (
     Reinforcement,
     Removal,
     Unread,
+    UpdateProposed,
 )
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import DEDUP_KEYS, EVIDENCE, PolicyValue, policy_key
@@ -165,6 +149,9 @@ class _Trial:
     def __init__(self, commit: Commit, before: Memory) -> None:
         self._before = before
         self._command = command_of(commit)
+        self._candidates = candidates_of(commit.events, stated=commit.cause.kind == "import")
+        proposed = commit.first(UpdateProposed)
+        self._shares = () if proposed is None else tuple(proposed.said_again.values())
         self._most = max(_FEWEST, min(_MOST_DECISIONS, _MOST_CANDIDATES // (1 + len(commit.events))))
         self._outcomes: dict[tuple[str, PolicyValue], Mapping[str, CandidateRejected] | None] = {}
         # Deciding on what an erasure has left gives other events. Their order may differ, as that of sections does.
@@ -186,7 +173,7 @@ class _Trial:
 
     def _needed(self, event: CandidateRejected) -> NeededValue | None:
         for key in LIFTED_BY.get(event.rule, ()):
-            values = looser(key, self._before, self._command)
+            values = self._looser(key)
             value = _nearest(values, partial(self._accepts, event, key))
             if value is not None:
                 return NeededValue(key, value)
@@ -197,7 +184,7 @@ class _Trial:
         if not self._repeats:
             return "some of what this commit was decided on was erased since, so it cannot be decided again"
         for key in LIFTED_BY.get(event.rule, ()):
-            for value in looser(key, self._before, self._command)[-1:]:
+            for value in self._looser(key)[-1:]:
                 other = self._refusal(event, key, value)
                 if other is not None and other.rule != event.rule:
                     return f"with {key} at {value_in_words(value)}, {other.rule} refuses it: {other.detail}"
@@ -205,6 +192,9 @@ class _Trial:
         if not keys:
             return f"no policy lifts this rule: {event.detail}"
         return f"no other value of {' or '.join(keys)} accepts it: {event.detail}"
+
+    def _looser(self, key: str) -> Sequence[PolicyValue]:
+        return looser(key, self._before, self._candidates, self._shares)
 
     def _accepts(self, event: CandidateRejected, key: str, value: PolicyValue) -> bool:
         return self._refusal(event, key, value) is None
@@ -248,50 +238,23 @@ def _decided(memory: Memory, command: Command | None) -> tuple[Event, ...] | Non
         return None
 
 
-def _candidates_in(command: Command | None) -> tuple[Candidate, ...]:
-    match command:
-        case Extract(proposal=proposal):
-            return proposal.candidates
-        case ImportDocument(candidates=candidates) | SaveDocument(candidates=candidates):
-            return candidates
-        case AddFact(fact=fact):
-            return (fact,)
-        case EditFact(edit=edit):
-            return (edit,)
-        case (
-            FailUpdate()
-            | RemoveFact()
-            | Expire()
-            | Clear()
-            | ShareSummaries()
-            | MoveSections()
-            | ChangePolicy()
-            | Revert()
-            | RollBack()
-            | Summarize()
-            | None
-        ):
-            return ()
-        case _:
-            assert_never(command)
-
-
-def looser(key: str, memory: Memory, command: Command | None) -> Sequence[PolicyValue]:
+def looser(
+    key: str, memory: Memory, candidates: Sequence[Candidate], shares: Iterable[float] = ()
+) -> Sequence[PolicyValue]:
     """Return the values of a policy key that accept more than the one in force, from the nearest to the loosest.
 
     Args:
         key: the key.
         memory: the memory, with the policy in force, that is decided on.
-        command: what is decided; its candidates state the values that matter.
+        candidates: the candidates that are decided on; they state the values that matter.
+        shares: which shares of their words the user has said again.
     """
-    candidates = _candidates_in(command)
     known, now = policy_key(key), getattr(memory.policy, key)
     low, high = int(known.minimum or 0), int(known.maximum or 0)
     match key:
         case "fact_confidence_threshold":
             return sorted({value for value in _confidences(memory, candidates) if value < now}, reverse=True)
         case "said_again_share":
-            shares = command.said_again.values() if isinstance(command, Extract) else ()
             return sorted({value for value in (*shares, 0.0) if value < now}, reverse=True)
         case "max_facts":
             return range(now + 1, min(high, len(memory.facts) + len(candidates)) + 1)

@@ -5,7 +5,6 @@ A note in the lock file states the head that is durable, for processes that do n
 
 from __future__ import annotations
 
-import logging
 import os
 import zlib
 from contextlib import suppress
@@ -16,9 +15,7 @@ import msgspec
 
 from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, inspect
 from backstory.ledger.core.errors import CorruptLogError
-from backstory.ledger.disk.files import count_lines, sync, sync_data, sync_folder, write_whole
-
-_log = logging.getLogger(__name__)
+from backstory.ledger.disk.files import count_lines, free_name, sync_data, sync_folder, write_new
 
 _REMEMBERED = 4096
 _NOTE_BYTES = 128
@@ -99,22 +96,11 @@ def read_note(path: str) -> Head | None:
     return None
 
 
-def move_torn_tail(home: Path, stream: str, descriptor: int, end: int, size: int) -> None:
-    """Move what a crash left behind the last whole line to a file of its own."""
-    tail = os.pread(descriptor, size - end, end)
-    number = 1
-    while (aside := home / f"{stream}.torn-{number}").exists():
-        number += 1
-    sidecar = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        write_whole(sidecar, tail)
-        sync(sidecar)
-    except OSError:
-        aside.unlink()
-        raise
-    finally:
-        os.close(sidecar)
+def move_torn_tail(path: Path, descriptor: int, end: int, size: int) -> Path:
+    """Move what a crash left behind the last whole line to a file of its own, and return that."""
+    aside = free_name(path.with_suffix(".torn"))
+    write_new(aside, [os.pread(descriptor, size - end, end)])
     sync_folder(aside.parent)
     os.ftruncate(descriptor, end)
     sync_data(descriptor)
-    _log.warning("%s: the last line was cut short by a crash; its %d bytes are now in %s", stream, len(tail), aside)
+    return aside

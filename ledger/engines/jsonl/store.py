@@ -198,7 +198,8 @@ class JsonlStore:
         line, end = last_line(descriptor, stat.st_size)
         head = parse_head(stream, descriptor, line, end)
         if end < stat.st_size:
-            move_torn_tail(self.home, stream, descriptor, end, stat.st_size)
+            aside, torn = move_torn_tail(self.path(stream), descriptor, end, stat.st_size), stat.st_size - end
+            _log.warning("%s: the last line was cut short by a crash; its %d bytes are now in %s", stream, torn, aside)
             stat = os.fstat(descriptor)
         self._known.learn(stream, stat, head)
         return head, end

@@ -17,7 +17,7 @@ from backstory.ledger.core.summaries import ThreadSummaryText
 from backstory.ledger.messages import keep, read_message
 from backstory.ledger.text.blocks import strip_memory_blocks
 from backstory.projections.context.block import Context, Shares, fill
-from backstory.projections.context.counting import ESTIMATE
+from backstory.projections.context.counting import ESTIMATE, Counter
 from backstory.projections.context.lines import SECTIONS, fact_line, prepare, section_line, summary_line
 
 budgets = st.sampled_from([1, 8, 20, 60, 150]) | st.integers(1, 600)
@@ -288,14 +288,11 @@ def test_at_every_budget_the_empty_lines_between_parts_are_counted(packaged, max
 def test_what_was_counted_once_is_not_counted_again() -> None:
     counted: list[str] = []
 
-    class Counting:
-        name = "counting"
+    def count(text: str) -> int:
+        counted.append(text)
+        return ESTIMATE.count(text)
 
-        def count(self, text: str) -> int:
-            counted.append(text)
-            return ESTIMATE.count(text)
-
-    counter = Counting()
+    counter = Counter("counting", count)
     memory = memory_of(fact("f", "tea"), fact("g", "rain"), workContext="work")
     before = prepare(memory, counter)
     fill(before, {}, (), Shares(), 100)
@@ -350,16 +347,13 @@ def test_a_fact_that_tries_to_break_out_stays_in_its_bullet(content: str) -> Non
 def test_where_very_many_facts_do_not_fit_the_others_are_not_tried() -> None:
     counted: list[str] = []
 
-    class Counting:
-        name = "counting"
-
-        def count(self, text: str) -> int:
-            counted.append(text)
-            return ESTIMATE.count(text)
+    def count(text: str) -> int:
+        counted.append(text)
+        return ESTIMATE.count(text)
 
     long = (fact(f"f{n:04}", "A long story " * 20, confidence=0.9) for n in range(3_000))
     memory = memory_of(fact("a", "Tea", confidence=1.0), *long, fact("z", "Rust", confidence=0.1))
-    context = fill(prepare(memory, Counting()), None, (), Shares(), 40)
+    context = fill(prepare(memory, Counter("counting", count)), None, (), Shares(), 40)
     assert context.facts == ("a",)
     assert context.left_out == 3_001
     assert len(counted) < 1_100

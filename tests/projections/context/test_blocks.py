@@ -8,46 +8,47 @@ from memories import fact, memory_of
 
 from backstory.ledger.concurrency.background_load import BackgroundLoad
 from backstory.projections.context import Blocks, ScopeBlocks, Shares
-from backstory.projections.context.counting import ESTIMATE
+from backstory.projections.context.counting import ESTIMATE, Counter
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-class Counting:
-    name = "counting"
+def counting(counted: list[str]) -> Counter:
+    """A counter that notes what it counts."""
 
-    def __init__(self) -> None:
-        self.counted: list[str] = []
-
-    def count(self, text: str) -> int:
-        self.counted.append(text)
+    def count(text: str) -> int:
+        counted.append(text)
         return ESTIMATE.count(text)
+
+    return Counter("counting", count)
 
 
 def test_what_a_scope_says_is_counted_once() -> None:
-    counter = Counting()
+    counted: list[str] = []
+    counter = counting(counted)
     blocks = ScopeBlocks(Blocks(Shares(), BackgroundLoad("it", counter, lambda: counter)))
     memory = memory_of(fact("f", "User likes tea"), workContext="A nurse.")
     first = blocks.block(memory, {})
-    seen = len(counter.counted)
+    seen = len(counted)
     assert blocks.block(memory, {}) == first
-    assert len(counter.counted) == seen
+    assert len(counted) == seen
     blocks.purge()
     assert blocks.block(memory, {}) == first
-    assert len(counter.counted) == 2 * seen
+    assert len(counted) == 2 * seen
 
 
 def test_the_lines_that_a_filter_leaves_are_kept_for_each_filter_until_memory_changes() -> None:
-    counter = Counting()
+    counted: list[str] = []
+    counter = counting(counted)
     blocks = ScopeBlocks(Blocks(Shares(), BackgroundLoad("it", counter, lambda: counter)))
     tagged = (fact("g", "Ships on Friday", tags=("work",)), fact("h", "Sails", tags=("sea",)))
     facts = (fact("f", "User likes tea"), *tagged)
     memory = memory_of(*facts)
     whole, work, sea = (blocks.block(memory, {}, tags=tags) for tags in ((), ("work",), ("sea",)))
     assert (whole.facts, work.facts, sea.facts) == (("f", "g", "h"), ("f", "g"), ("f", "h"))
-    seen = len(counter.counted)
+    seen = len(counted)
     assert [blocks.block(memory, {}, tags=tags) for tags in ((), ("work",), ("sea",))] == [whole, work, sea]
-    assert len(counter.counted) == seen
+    assert len(counted) == seen
     assert blocks.block(memory_of(*facts[:2]), {}, tags=("sea",)).facts == ("f",)
 
 

@@ -32,7 +32,7 @@ from backstory.ledger.engines.port import EventStore
 from backstory.ledger.erasure.requests import ForgetFact
 from backstory.ledger.log.writer import Writer
 from backstory.projections.document.document import DocumentFile, render
-from backstory.projections.document.projector import DELAY_SECONDS, DocumentProjector
+from backstory.projections.document.projector import DELAY_SECONDS, DocumentProjector, ScopeDocument
 from backstory.projections.history.moment import memories_when, replay
 
 SCOPE = Scope("ada")
@@ -67,7 +67,7 @@ class Bench:
         self.path = home / SCOPE.folder / "memory.json"
         self.index = Index(self.store)
         self.projector = DocumentProjector(self.store, delay=delay, lock_timeout=lock_timeout)
-        self.document = self.projector.of(SCOPE, self.path, lambda: self.writer, lambda: self.index)
+        self.document = ScopeDocument(self.projector, SCOPE, self.path, lambda: self.writer, lambda: self.index)
         self.writer = Writer(
             self.store, SCOPE, clock=FakeClock(), salts=CountingSalts(), listeners=[self.document.note]
         )

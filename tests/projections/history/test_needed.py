@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,9 +13,10 @@ from histories import History, histories, thorough
 from hypothesis import given
 from story import extract, new, news, reinforcement, removal
 
-from backstory.ledger.core.commands import ChangePolicy, ImportDocument
+from backstory.ledger.core.commands import ChangePolicy, ImportDocument, candidates_of
+from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import NotFoundError, RefusedError, UsageError
-from backstory.ledger.core.events import CandidateRejected, Spoken
+from backstory.ledger.core.events import CandidateRejected, Spoken, UpdateProposed
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import Policy, PolicyValue, check_policy
 from backstory.ledger.rules.decide import RULES, decide
@@ -49,6 +51,12 @@ def is_accepted(history: History, seq: int, place: str, key: str, value: PolicyV
     return all(event.candidate.place != place for event in events if isinstance(event, CandidateRejected))
 
 
+def values_of(key: str, before: Memory, commit: Commit) -> Sequence[PolicyValue]:
+    proposed = commit.first(UpdateProposed)
+    shares = () if proposed is None else tuple(proposed.said_again.values())
+    return looser(key, before, candidates_of(commit.events, stated=commit.cause.kind == "import"), shares)
+
+
 def one_step_short(before: Memory, needs: NeededValue, values: list[PolicyValue]) -> PolicyValue:
     index = values.index(needs.value)
     return values[index - 1] if index else getattr(before.policy, needs.key)  # type: ignore[no-any-return]
@@ -73,7 +81,7 @@ def test_with_the_value_it_is_accepted_and_one_step_short_it_is_not(history: His
             assert is_accepted(history, commit.seq, place, needs.key, needs.value)
             if needs.key == "staleness_protected_categories":
                 continue  # lists of names have no order
-            short = one_step_short(before, needs, list(looser(needs.key, before, command_of(commit))))
+            short = one_step_short(before, needs, list(values_of(needs.key, before, commit)))
             if needs.key == "fact_confidence_threshold":
                 assert isinstance(needs.value, float)
                 short = math.nextafter(needs.value, 1)
@@ -90,7 +98,7 @@ def test_without_a_value_no_looser_one_of_the_keys_of_its_rule_accepts_it(histor
             event = commit.events[one.index]
             assert isinstance(event, CandidateRejected)
             for key in LIFTED_BY.get(one.rule, ()) if one.needs is None else ():
-                values = looser(key, before, command_of(commit))
+                values = values_of(key, before, commit)
                 for value in {values[0], values[len(values) // 2], values[-1]} if values else ():
                     assert not is_accepted(history, commit.seq, event.candidate.place, key, value), (one, key, value)
 

@@ -707,13 +707,13 @@ def test_a_folder_that_cannot_be_written_is_read_all_the_same(tmp_path, tiny, mo
             raise OSError(30, "Read-only file system")
         return real(path, flags, *more, **others)
 
-    monkeypatch.setattr("backstory.projections.index.index_file.os.open", refuse)
+    monkeypatch.setattr("backstory.projections.derived_files.os.open", refuse)
     index = index_of(tmp_path)
     assert index.memory_at(3) == memory_at(JsonlStore(tmp_path), ADA, 3)
     assert "Read-only file system" in caplog.text
-    monkeypatch.setattr("backstory.projections.index.index_file.os.open", real)
+    monkeypatch.setattr("backstory.projections.derived_files.os.open", real)
     index_of(tmp_path).follow()
-    monkeypatch.setattr("backstory.projections.index.index_file.os.open", refuse)
+    monkeypatch.setattr("backstory.projections.derived_files.os.open", refuse)
     assert index_of(tmp_path).origin() is not None
 
 
@@ -1055,6 +1055,7 @@ def test_a_forked_process_lets_the_parents_connection_alone(tmp_path, tiny):
     last, opened = index.last(), index._file._file
 
     def child():
+        index.renew()
         life.memory().add_fact("from the child")
         index.follow()
         os._exit(0 if index.last() == last + 1 and index._file._file is not opened else 1)
