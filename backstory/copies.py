@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from backstory.ledger.concurrency.jobs import Repeated
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.engines.changes import states_of
-from backstory.ledger.engines.port import StreamState
+from backstory.ledger.engines.port import StreamState, states_of
 from backstory.projections.integrity.file_check import scope_folders
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from backstory.ledger.core.errors import (
     StoreError,
     WrongExpectedVersionError,
 )
-from backstory.ledger.engines.changes import looks_at
-from backstory.ledger.engines.port import EventStore, RemovedLog, Seal
+from backstory.ledger.engines.port import EventStore, RemovedLog, Seal, looks_at
 from backstory.ledger.log.commits import read_commits
 from backstory.testing.lines import chain, endless_chain, erase, fill, offsets, sealed, turn
 from backstory.testing.model import compare_with_model

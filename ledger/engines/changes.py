@@ -1,36 +1,10 @@
-"""Looks at streams: where several stand, and which have new lines, or other ones, since the last look."""
+"""Changed streams: which have new lines, or other ones, since the last look."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
-from backstory.ledger.engines.port import EventStore, StreamLook, StreamState
-
-__all__ = ["StreamChanges", "looks_at", "states_of"]
-
-
-def states_of(store: EventStore, streams: Sequence[str]) -> Sequence[StreamState]:
-    """Return what each stream holds now, with one question where the engine answers it.
-
-    Raises:
-        StoreError: One could not be read.
-    """
-    looks = store.capabilities().looks
-    return [store.state(stream) for stream in streams] if looks is None else [look.state for look in looks(streams)]
-
-
-def looks_at(store: EventStore, streams: Sequence[str]) -> Sequence[StreamLook]:
-    """Return what there is to be seen of each stream, in order; see `Capabilities.looks`.
-
-    Raises:
-        StoreError: It could not be read.
-        CorruptLogError: The last line of one is not what was written.
-    """
-    looks = store.capabilities().looks
-    if looks is not None:
-        return looks(streams)
-    # The state last: its size is never that of fewer lines than the heads.
-    return [StreamLook(store.head(stream), store.durable_head(stream), store.state(stream)) for stream in streams]
+from backstory.ledger.engines.port import EventStore, StreamState
 
 
 class StreamChanges:

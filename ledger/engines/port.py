@@ -312,3 +312,27 @@ class EventStore(Protocol):
 
     def close(self) -> None:
         """Close files and connections that are kept open; the store can be used again."""
+
+
+def states_of(store: EventStore, streams: Sequence[str]) -> Sequence[StreamState]:
+    """Return what each stream holds now, with one question where the engine answers it.
+
+    Raises:
+        StoreError: One could not be read.
+    """
+    looks = store.capabilities().looks
+    return [store.state(stream) for stream in streams] if looks is None else [look.state for look in looks(streams)]
+
+
+def looks_at(store: EventStore, streams: Sequence[str]) -> Sequence[StreamLook]:
+    """Return what there is to be seen of each stream, in order; see `Capabilities.looks`.
+
+    Raises:
+        StoreError: It could not be read.
+        CorruptLogError: The last line of one is not what was written.
+    """
+    looks = store.capabilities().looks
+    if looks is not None:
+        return looks(streams)
+    # The state last: its size is never that of fewer lines than the heads.
+    return [StreamLook(store.head(stream), store.durable_head(stream), store.state(stream)) for stream in streams]

@@ -26,8 +26,7 @@ from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.disk.files import lock_beside
 from backstory.ledger.disk.locks import FileLocks
-from backstory.ledger.engines.changes import states_of
-from backstory.ledger.engines.port import EventStore
+from backstory.ledger.engines.port import EventStore, states_of
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.writer import Writer
 from backstory.projections.document.document import DocumentFile, erase_document, render

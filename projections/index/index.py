@@ -241,7 +241,7 @@ class ScopeIndex(ReadModel):
             last = at.tip.ledger.head.seq
             if not 1 <= seq <= last:
                 raise NotFoundError(f"there is no commit {seq}: the ledger ends at {last}")
-            return questions.commit(at, seq)
+            return at.commit(seq)
 
         return self._ask(commit)
 
@@ -322,7 +322,7 @@ class ScopeIndex(ReadModel):
     def commits_about(self, fact_id: str, *, newest_first: bool = False) -> Iterator[Commit]:
         """Yield the ledger's commits about a fact, as `concerns` finds them."""
         found = self._ask(lambda at: list(questions.under(at, Table.FACTS, named(fact_id))))
-        return self._by_parts([number_in(key) for key, _ in found], questions.commit, newest_first=newest_first)
+        return self._by_parts([number_in(key) for key, _ in found], IndexSnapshot.commit, newest_first=newest_first)
 
     def commits_of(self, thread: str, *, newest_first: bool = False) -> Iterator[Commit]:
         """Yield the ledger's commits that a thread is the cause of, or whose turns they erase."""

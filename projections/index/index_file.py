@@ -12,7 +12,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from itertools import islice
 from pathlib import Path
@@ -25,8 +25,7 @@ from backstory.ledger.core.commit import Commit, Head, head_before, unseal
 from backstory.ledger.core.errors import CorruptLogError, StoreError
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.engines.changes import looks_at
-from backstory.ledger.engines.port import EventStore, Record, StreamLook
+from backstory.ledger.engines.port import EventStore, Record, StreamLook, looks_at
 from backstory.projections.derived_files import (
     LOCK,
     DamagedError,
@@ -40,7 +39,17 @@ from backstory.projections.derived_files import (
 )
 from backstory.projections.index.builder import IndexBuilder, IndexProgress, StaleError
 from backstory.projections.index.kv import ChecksummedKV
-from backstory.projections.index.schema import NOTHING, IndexPosition, StreamPosition, Table, ThreadState, named
+from backstory.projections.index.schema import (
+    NOTHING,
+    IndexPosition,
+    ReadingMark,
+    StreamPosition,
+    Table,
+    ThreadState,
+    named,
+    number,
+    number_in,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -56,17 +65,23 @@ T = TypeVar("T")
 
 _tip = msgspec.msgpack.Decoder(IndexPosition)
 _memory = msgspec.msgpack.Decoder(Memory)
+_mark = msgspec.msgpack.Decoder(ReadingMark)
 _thread_state = msgspec.msgpack.Decoder(ThreadState)
 
 
 class IndexSnapshot:
-    """An index at the heads of both streams, on loan for one question."""
+    """An index at the heads of both streams, whose names are given by their kinds, on loan for one question."""
 
     def __init__(
-        self, store: EventStore, scope: Scope, kv: ChecksummedKV, tip: IndexPosition, memory: Memory | None = None
+        self,
+        store: EventStore,
+        streams: Mapping[str, str],
+        kv: ChecksummedKV,
+        tip: IndexPosition,
+        memory: Memory | None = None,
     ) -> None:
         self.store = store
-        self.scope = scope
+        self._streams = streams
         self.kv = kv
         self.tip = tip
         self._memory = memory
@@ -94,7 +109,7 @@ class IndexSnapshot:
             DamagedError: The first is not what should be there.
             CorruptLogError: Another is not.
         """
-        stream = self.scope.stream(kind)
+        stream = self._streams[kind]
         first = after.seq + 1
         last = (self.tip.ledger if kind == LEDGER else self.tip.transcript).head.seq
         for record in self._records(stream, after.seq, byte):
@@ -121,13 +136,25 @@ class IndexSnapshot:
 
     def line(self, kind: str, seq: int, byte: int, *, skip: int = 0) -> Commit:
         """Read the commit of a seq, whose line begins at a byte, or `skip` lines behind it; whatever it follows."""
-        stream = self.scope.stream(kind)
+        stream = self._streams[kind]
         records = self._records(stream, seq - skip - 1, byte)
         record = next(islice(records, skip, None), None)
         if record is not None:
             with suppress(CorruptLogError):
                 return unseal(record.line, head_before(record.line, seq), stream=stream, byte=record.byte)
         raise DamagedError(f"commit {seq} of {stream} is not where it should be")
+
+    def mark_before(self, seq: int) -> tuple[int, ReadingMark]:
+        """The last line to start reading at that is not behind a commit of the ledger: its seq and where it is."""
+        found = next(self.kv.descending(Table.LEDGER_MARKS, number(seq)), None)
+        if found is None:
+            raise DamagedError("a mark is missing")
+        return number_in(found[0]), _mark.decode(found[1])
+
+    def commit(self, seq: int) -> Commit:
+        """Read one commit of the ledger."""
+        start, mark = self.mark_before(seq)
+        return self.line(LEDGER, seq, mark.byte, skip=seq - start)
 
 
 class _Look(msgspec.Struct, frozen=True):
@@ -163,7 +190,7 @@ class IndexFile:
         self._small_bytes = small
         self._lock_timeout = lock_timeout
         self._clock = clock or SystemClock()
-        self._streams = (scope.stream(LEDGER), scope.stream(TRANSCRIPT))
+        self._streams = {kind: scope.stream(kind) for kind in (LEDGER, TRANSCRIPT)}
         self.renew()
 
     def renew(self) -> None:
@@ -239,7 +266,7 @@ class IndexFile:
         # The file first: an engine may be far away.
         return (
             not self.path.exists()
-            and sum(self.store.state(stream).size for stream in self._streams) < self._small_bytes
+            and sum(self.store.state(stream).size for stream in self._streams.values()) < self._small_bytes
         )
 
     def _own_will_do(self) -> bool:
@@ -252,8 +279,8 @@ class IndexFile:
         if tip.scope != self.scope:
             return _Look(f"it is that of {tip.scope}", behind=True, bytes=0)
         behind, size = False, 0
-        stands = (tip.ledger, tip.transcript)
-        for stream, stand, now in zip(self._streams, stands, looks_at(self.store, self._streams), strict=True):
+        streams, stands = list(self._streams.values()), (tip.ledger, tip.transcript)
+        for stream, stand, now in zip(streams, stands, looks_at(self.store, streams), strict=True):
             reason = self._stale(stream, stand, now)
             if reason is not None:
                 return _Look(reason, behind=True, bytes=0)
@@ -289,7 +316,7 @@ class IndexFile:
             except FileNotFoundError:
                 # It may be deleted at any time, without the lock.
                 return None
-        return IndexSnapshot(self.store, self.scope, self._file, tip_of(self._file))
+        return IndexSnapshot(self.store, self._streams, self._file, tip_of(self._file))
 
     def _drop_file(self) -> None:
         if self._file is not None:
@@ -326,16 +353,16 @@ class IndexFile:
         if look.bytes <= _AT_ONCE_BYTES:
             # All of it is read before any of it is written: of what was to be erased nothing gets into the file.
             return self._taken_in(standing, by_parts=False)
-        copy = IndexSnapshot(self.store, self.scope, standing.kv.copy(), standing.tip)
+        copy = IndexSnapshot(self.store, self._streams, standing.kv.copy(), standing.tip)
         return self._saved(self._taken_in(copy, by_parts=True))
 
     def _taken_in(self, standing: IndexSnapshot, *, by_parts: bool) -> IndexSnapshot:
         intake = IndexBuilder(self.store, standing.kv, standing.tip, standing.memory(), by_parts=by_parts)
         tip = intake.run(self.scope, self._progress)
-        return IndexSnapshot(self.store, self.scope, standing.kv, tip, intake.finish(tip))
+        return IndexSnapshot(self.store, self._streams, standing.kv, tip, intake.finish(tip))
 
     def _built(self) -> IndexSnapshot:
-        empty = IndexSnapshot(self.store, self.scope, ChecksummedKV.new(Table), IndexPosition(), NOTHING)
+        empty = IndexSnapshot(self.store, self._streams, ChecksummedKV.new(Table), IndexPosition(), NOTHING)
         return self._taken_in(empty, by_parts=True)
 
     def _saved(self, standing: IndexSnapshot) -> IndexSnapshot:
@@ -423,7 +450,7 @@ class IndexFile:
                 standing = self._from_file()
                 if standing is None:
                     return None
-                return IndexSnapshot(self.store, self.scope, standing.kv.copy(), standing.tip)
+                return IndexSnapshot(self.store, self._streams, standing.kv.copy(), standing.tip)
         except KeptError:
             return None
 

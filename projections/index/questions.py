@@ -23,7 +23,6 @@ from backstory.projections.index.periods import EndedPeriod, ended_by, ranges_of
 from backstory.projections.index.schema import (
     LAST,
     Checkpoint,
-    ReadingMark,
     SaidLine,
     Table,
     beginning,
@@ -36,7 +35,6 @@ from backstory.projections.index.schema import (
 
 MOST_NAMED = 100
 _checkpoint = msgspec.msgpack.Decoder(Checkpoint)
-_mark = msgspec.msgpack.Decoder(ReadingMark)
 _said = msgspec.msgpack.Decoder(SaidLine)
 _trace = msgspec.msgpack.Decoder(Trace)
 _fact = msgspec.msgpack.Decoder(Fact)
@@ -249,7 +247,7 @@ def _seq_of(at: IndexSnapshot, moment: Moment | None) -> int:
         return _seq_at(at, moment)
     last = at.tip.ledger.head.seq
     if moment is not None and moment > last:
-        raise NotFoundError(f"there is no commit {moment}: the ledger of {at.scope} ends at {last}")
+        raise NotFoundError(f"there is no commit {moment}: the ledger of {at.tip.scope} ends at {last}")
     return last if moment is None else moment
 
 
@@ -261,7 +259,7 @@ def _seq_at(at: IndexSnapshot, time: str) -> int:
     found = next(at.kv.descending(Table.TIMES, named(time) + LAST), None)
     if found is None:
         raise DamagedError("a time is missing")
-    start, mark = _mark_before(at, number_in(found[0]))
+    start, mark = at.mark_before(number_in(found[0]))
     commits = at.read(LEDGER, Head(start - 1, mark.prev), mark.byte)
     return next(commit.seq for commit in commits if commit.at > time) - 1
 
@@ -274,23 +272,9 @@ def commits_from(at: IndexSnapshot, time: str) -> tuple[Fold, Iterator[Commit]]:
     return fold, chain(list(islice(commits, 1)), commits)
 
 
-def _mark_before(at: IndexSnapshot, seq: int) -> tuple[int, ReadingMark]:
-    """The last line to start reading at that is not behind a commit: its seq and where it is."""
-    found = next(at.kv.descending(Table.LEDGER_MARKS, number(seq)), None)
-    if found is None:
-        raise DamagedError("a mark is missing")
-    return number_in(found[0]), _mark.decode(found[1])
-
-
-def commit(at: IndexSnapshot, seq: int) -> Commit:
-    """Return one commit of the ledger."""
-    start, mark = _mark_before(at, seq)
-    return at.line(LEDGER, seq, mark.byte, skip=seq - start)
-
-
 def block(at: IndexSnapshot, first: int, last: int) -> list[Commit]:
     """The commits between two seqs, both included, read from the mark before them."""
-    start, mark = _mark_before(at, first)
+    start, mark = at.mark_before(first)
     commits = list(islice(at.read(LEDGER, Head(start - 1, mark.prev), mark.byte), last - start + 1))
     if len(commits) != last - start + 1:
         raise DamagedError(f"commit {last} is not where it should be")
@@ -303,7 +287,7 @@ def refused(at: IndexSnapshot, text: str, live: Container[str]) -> Iterator[tupl
     commits: dict[int, Commit] = {}
     for score, seq, index in resembling(blocks, text):
         if seq not in commits:
-            commits[seq] = commit(at, seq)
+            commits[seq] = at.commit(seq)
         event = commits[seq].events[index]
         if isinstance(event, CandidateRejected) or (isinstance(event, FactRemoved) and event.fact.id not in live):
             yield score, commits[seq], event

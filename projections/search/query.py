@@ -33,8 +33,7 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import TRANSCRIPT, Scope
 from backstory.ledger.disk.files import translated
-from backstory.ledger.engines.changes import states_of
-from backstory.ledger.engines.port import EventStore
+from backstory.ledger.engines.port import EventStore, states_of
 from backstory.ledger.log.writer import Writer
 from backstory.projections.context.given import FoundTurn
 from backstory.projections.derived_files import DamagedError, delete_derived
