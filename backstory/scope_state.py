@@ -299,7 +299,7 @@ class ScopeStates:
         self.store = store
         self.progress = progress
         self.folder = folder
-        self._clock = clock
+        self.clock = clock
         self._salts = salts
         self._policy = policy_values(loaded)
         self._listeners = list(listeners)
@@ -415,7 +415,7 @@ class ScopeStates:
         return Writer(
             self.store,
             state.scope,
-            clock=self._clock,
+            clock=self.clock,
             salts=self._salts,
             policy=self._policy,
             listeners=listeners,

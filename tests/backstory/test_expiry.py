@@ -67,6 +67,7 @@ def test_no_read_shows_a_fact_once_it_is_over(memory: MemoryHandle, home: Backst
     assert [hit.content for hit in agent.search("heron dog")] == ["Has a dog"]
     assert not memory.search("heron")
     assert CODE not in memory.context("heron").text
+    assert [summary.facts for summary in home.scopes()] == [1]
     with pytest.raises(NotFoundError):
         memory.fact("fact_2_0")
     with pytest.raises(NotFoundError):
