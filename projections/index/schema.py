@@ -18,7 +18,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.threads.coverage import ThreadCoverage
 from backstory.ledger.threads.ranges import Ranges, overlap
 
-VERSION = 16
+VERSION = 17
 """Raise it whenever what is kept changes, such as a field of Memory or of Fact: an index of another version is none."""
 
 SAYING_BYTES = 16
