@@ -20,6 +20,7 @@ from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.memory import birth, lapses
 from backstory.ledger.core.moments import ends
+from backstory.ledger.core.policy import same_category
 from backstory.ledger.text.tags import read_filter
 from backstory.memory import MemoryHandle
 from backstory.operations.search import Within
@@ -135,7 +136,7 @@ async def list_facts(
         # What was known at a time does not change; of the present the commit of the first page is asked.
         found = _facts_of(memory, seq, valid_at) if at is None else memory.facts(at, joined=False, valid_at=valid_at)
         if category is not None:
-            found = tuple(fact for fact in found if category == fact.category)
+            found = tuple(fact for fact in found if same_category(category, fact.category))
         # Behind the last fact, not at an offset: an erasure takes facts out of earlier moments, too.
         rest = [fact for fact in found if birth(fact) > last and fact.has(wanted)]
         shown = tuple(rest[:limit])
