@@ -110,6 +110,12 @@ def test_memory_at_an_earlier_time_shows_it_and_at_a_later_one_does_not(memory: 
     assert [fact.content for fact in memory.facts(3)] == [CODE, "Has a dog"]
 
 
+def test_today_shows_what_is_over_later_today(memory: MemoryHandle) -> None:
+    memory.add_fact("Is at a fair", valid_until="2026-03-01T15:00")
+    assert [fact.content for fact in memory.facts("today")] == contents(memory)
+    assert [fact.content for fact in memory.document("2026-03-01").facts] == contents(memory)
+
+
 def test_memory_json_is_what_the_log_says_until_the_next_commit(
     memory: MemoryHandle, home: Backstory, clock: FakeClock
 ) -> None:
