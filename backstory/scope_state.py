@@ -300,7 +300,7 @@ class ScopeStates:
         self.store = store
         self.progress = progress
         self.folder = folder
-        self._clock = clock
+        self.clock = clock
         self._salts = salts
         self._policy = policy_values(loaded)
         self._listeners = list(listeners)
@@ -416,7 +416,7 @@ class ScopeStates:
         return Writer(
             self.store,
             state.scope,
-            clock=self._clock,
+            clock=self.clock,
             salts=self._salts,
             policy=self._policy,
             listeners=listeners,

@@ -398,6 +398,7 @@ class Explaining(Operations):
         overrides = overrides_for(policy, now.policy)
         today = now if until is None else services.logs(writer).memory_at(services.times(writer).commit("until", until))
         would_be = decide_again(WhatIfRun(writer.store, writer.ledger, today.seq), overrides, progress=progress)
+        would_be = would_be.standing_at(spell_moment(writer.clock.now()) if until is None else today.at)
         found = diff(today, would_be)
         return WhatIf(found.added, found.removed, found.revised, found.sections, len(would_be.facts))
 

@@ -16,7 +16,7 @@ from backstory.ledger.core.events import NO_THREADS
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.text.tags import read_filter
-from backstory.projections.context.joined import USERS
+from backstory.projections.context.joined import USERS, period_key
 from backstory.projections.history.times import When
 from backstory.projections.search.filters import SearchFilters, Within
 from backstory.projections.search.query import find_among
@@ -54,12 +54,16 @@ def _joined(services: ScopeServices, asked: _Asked, own: Found, users: Found) ->
 
     The scores of two searches compare only where both ranked in the same way; otherwise the hits take turns.
     """
-    joined = services.joined()
-    known = {} if joined is None else joined.memory.facts
-    past = asked.true_in is not None
     agent, user = services.scope, Scope(services.scope.user)
     ours = [msgspec.structs.replace(hit, owner=agent) for hit in own]
-    theirs = [msgspec.structs.replace(hit, owner=user) for hit in users if past or f"{USERS}{hit.id}" in known]
+    theirs = [msgspec.structs.replace(hit, owner=user) for hit in users]
+    if asked.true_in is None:
+        joined = services.joined()
+        known = {} if joined is None else joined.memory.facts
+        theirs = [hit for hit in theirs if f"{USERS}{hit.id}" in known]
+    else:
+        periods = {period_key(fact) for fact in services.true_in(services.writer, None, *asked.true_in)}
+        theirs = [hit for hit in theirs if period_key(hit) not in periods]
     if own.model == users.model and (own.trouble is None) == (users.trouble is None):
         hits = sorted((*ours, *theirs), key=lambda hit: -hit.score)
     else:

@@ -153,12 +153,19 @@ class OutboxEntry:
             self.size = sum(_OVERHEAD_BYTES + sys.getsizeof(kept.content) for kept in self.kept)
 
     def goes_on_from(self, other: OutboxEntry) -> bool:
-        """Whether it holds all that another packed entry of the same thread says, at its beginning."""
+        """Whether it leads to the same turns without another packed entry of the same thread, all of which it repeats.
+
+        Where all messages are new, none is repeated. The same few words without ids may have been said twice.
+        """
         mine, earlier = self.kept or [], other.kept or []
-        if isinstance(other.mode, Told) and other.mode.answered:
-            # A client that repeats an answer does not prove it.
+        if mine[: len(earlier)] != earlier:
             return False
-        return mine[: len(earlier)] == earlier
+        if isinstance(self.mode, Told) and isinstance(other.mode, Told):
+            # A client that repeats an answer does not prove it.
+            return not other.mode.answered
+        if self.mode != other.mode or self.mode == "append":
+            return False
+        return len(mine) > len(earlier) or all(message.id is not None for message in mine)
 
     def _leave_out(self, index: int, error: Exception) -> None:
         if index not in self._left_out:

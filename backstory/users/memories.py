@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 from backstory.aio import in_thread
 from backstory.ledger.core.errors import BackstoryError, ScopeError
+from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import LEDGER, MemoryScope, Scope
 from backstory.ledger.learning.sharing import receive_all, try_to_deliver
 from backstory.ledger.log.writer import Writer
@@ -142,11 +143,12 @@ class MemoriesOfHome:
             User, agent, last commit and number of facts.
         """
         # There may be any number of them, most of them small, so nothing that is read is kept.
-        stream = scope.stream(LEDGER)
-        counts = count_scope(self.store, scope, stream) if self.store.state(stream).size < _SMALL_BYTES else None
+        stream, states = scope.stream(LEDGER), self._services.states
+        is_small = self.store.state(stream).size < _SMALL_BYTES
+        counts = count_scope(self.store, scope, stream, spell_moment(states.clock.now())) if is_small else None
         if counts is None:
             # It has an index to ask, or it is not the scope's log at all, which a writer finds out.
-            memory = self._services.states.passing_writer(scope).memory()
+            memory = states.passing_writer(scope).memory()
             counts = memory.seq, len(memory.facts)
         return ScopeSummary(scope.user, scope.agent, *counts)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -78,14 +79,31 @@ def join(own: Memory, users: Memory, before: Joined | None = None) -> Joined:
     return Joined(own, users, msgspec.structs.replace(own, facts=own.facts | marked, sections=sections))
 
 
+class SaysWhen(Protocol):
+    """A text, and when it was true."""
+
+    @property
+    def content(self) -> str:
+        """The text."""
+
+    @property
+    def valid_from(self) -> str | None:
+        """From when on, as it was stated."""
+
+    @property
+    def valid_until(self) -> str | None:
+        """Until when."""
+
+
+def period_key(fact: SaysWhen) -> tuple[str, str | None, str | None]:
+    """Return what facts that say the same of the same time have in common."""
+    return dedup_key(fact.content), fact.valid_from, fact.valid_until
+
+
 def join_periods(own: Sequence[Fact], users: Sequence[Fact], agent: Scope) -> tuple[OwnedFact, ...]:
     """Join facts that were true at some time, those of an agent and of its user; of equal ones the agent's stays."""
-
-    def key(fact: Fact) -> tuple[str, str | None, str | None]:
-        return dedup_key(fact.content), fact.valid_from, fact.valid_until
-
-    known = set(map(key, own))
-    theirs = (_owned(fact, Scope(agent.user)) for fact in users if key(fact) not in known)
+    known = set(map(period_key, own))
+    theirs = (_owned(fact, Scope(agent.user)) for fact in users if period_key(fact) not in known)
     return tuple(sorted([*(_owned(fact, agent) for fact in own), *theirs], key=lambda fact: fact.created_at))
 
 

@@ -173,6 +173,9 @@ class Logs(Protocol):
     def saying(self, content: str) -> Sequence[str]:
         """Return the ids of all facts, live or gone, that said the same as a text at some time."""
 
+    def last_clear(self, seq: int) -> int:
+        """Return the last clear up to a commit that was not reverted by then; 0 where there is none."""
+
     def turns(self, thread: str, within: TurnRange | None = None) -> Sequence[Turn]:
         """Return a thread's turns that were not erased, in order; all of them, or those in a range of ordinals."""
 
@@ -253,7 +256,7 @@ def _periods(logs: Logs, memory: Memory, fact: Fact | None, at: str) -> Iterator
     """Yield when what a fact says was true, by all facts that say it; nothing where it was erased."""
     if fact is None:
         return
-    key = mark_key(fact.content)
+    key, cleared = mark_key(fact.content), logs.last_clear(memory.seq)
     for same in logs.saying(fact.content):
         held = memory.facts.get(same)
         story = None if held is not None else _story(logs, same, memory.seq)
@@ -263,7 +266,7 @@ def _periods(logs: Logs, memory: Memory, fact: Fact | None, at: str) -> Iterator
         if story is None:
             if last.expires_at is None or ends(last.expires_at) > at:
                 yield Period(same, last.valid_from, last.valid_until, live=not has_lapsed(last, at))
-        elif story.removed is not None and story.removed.reason == "ended":
+        elif story.removed is not None and story.removed.reason == "ended" and story.removed.seq > cleared:
             yield Period(same, last.valid_from, story.removed.valid_until or story.removed.at, live=False)
 
 

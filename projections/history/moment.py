@@ -57,8 +57,8 @@ def changed_at(state: Fold, commits: Iterable[Commit], time: str) -> Iterator[Me
             yield state.memory()
 
 
-def count_scope(store: EventStore, scope: Scope, stream: str) -> tuple[int, int] | None:
-    """Return a ledger's last seq and the number of its live facts.
+def count_scope(store: EventStore, scope: Scope, stream: str, at: str) -> tuple[int, int] | None:
+    """Return a ledger's last seq and the number of its facts that are served at a moment.
 
     Returns:
         None where the first commit belongs to another scope.
@@ -71,7 +71,7 @@ def count_scope(store: EventStore, scope: Scope, stream: str) -> tuple[int, int]
         if commit.seq == 1 and (commit.cause.user, commit.cause.agent) != (scope.user, scope.agent):
             return None
         fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
-    return fold.seq, len(fold.facts)
+    return fold.seq, len(fold.memory().standing_at(at).facts)
 
 
 FactOrder = Literal["born", "confidence", "content", "category"]

@@ -193,7 +193,8 @@ class RefusalBlock(msgspec.Struct, array_like=True):
         """Add an event that refuses a statement, or takes it out of memory."""
         position = bytes((len(self.places),))
         self.places.append((seq, index))
-        for word in (*terms_of(statement), sameness(statement)):
+        # In order: the words of a set come in another order in each process, and `verify` compares bytes.
+        for word in (*sorted(terms_of(statement)), sameness(statement)):
             self.words[word] = self.words.get(word, b"") + position
 
 

@@ -133,7 +133,7 @@ class TimeReader:
         return self.time(name, value, end=end)
 
     def cut(self, name: str, value: object, *, whole_days: bool = True) -> Moment:
-        """Return the moment at which memory is looked at: a commit's number, or the end of a time.
+        """Return the moment at which memory is looked at: a commit's number, or the end of a time, now at the latest.
 
         Args:
             name: What the caller calls it.
@@ -155,8 +155,7 @@ class TimeReader:
                 f"{name} is a whole day: give a moment of it, such as {period.last:%Y-%m-%dT%H:%M:%SZ} for its end, or "
                 "a commit"
             )
-        self._must_not_be_ahead(name, value, period)
-        return spell_moment(period.last)
+        return self._end_by_now(name, value, period)
 
     def commit(self, name: str, value: object, least: int = 0) -> int:
         """Return the number of a commit; whether the ledger has one of this number is not looked up.
@@ -205,18 +204,24 @@ class TimeReader:
             )
         return found[0]
 
-    def _must_not_be_ahead(self, name: str, value: object, period: _Period) -> None:
+    def _end_by_now(self, name: str, value: object, period: _Period) -> str:
+        """Return the end of a time; of one that is not over yet the present, since its end would show what is to come.
+
+        Raises:
+            UsageError: The time has not begun.
+        """
         now = self._now()
-        if period.first <= now:
-            return
+        if period.last <= now:
+            return spell_moment(period.last)
         # Another machine's clock may be ahead of this one: what it has written is not in the future.
         last = self._commits.last()
-        if last and spell_moment(period.first) <= self._commits.time_of(last):
-            return
-        raise UsageError(
-            f"{name} is in the future: it is {now:%Y-%m-%dT%H:%M:%SZ} now, got {_shown(value)}; leave it out for "
-            "memory as it is now"
-        )
+        present = max(spell_moment(now), self._commits.time_of(last) if last else "")
+        if spell_moment(period.first) > present:
+            raise UsageError(
+                f"{name} is in the future: it is {now:%Y-%m-%dT%H:%M:%SZ} now, got {_shown(value)}; leave it out for "
+                "memory as it is now"
+            )
+        return min(spell_moment(period.last), present)
 
     def _period(self, value: object) -> _Period | None:
         if isinstance(value, datetime):

@@ -253,6 +253,17 @@ class IndexBuilder:
             self._changes[Table.LEARNED][named(str(thread)) + number(commit.seq)] = number(begin)
             self._thread(str(thread)).learned = commit.seq
         self._cover(commit)
+        self._note_clear(commit)
+
+    def _note_clear(self, commit: Commit) -> None:
+        """Note a clear, and what reverts one."""
+        clears, target = self._changes[Table.CLEARS], commit.cause.target
+        if commit.cause.kind == "clear":
+            clears[number(commit.seq)] = number(0)
+        elif commit.cause.kind == "revert" and target is not None:
+            key = number(target)
+            if key in clears or self._kv.get(Table.CLEARS, key) is not None:
+                clears[number(commit.seq)] = key
 
     def _end(self, commit: Commit, event: FactRemoved) -> None:
         """Keep a fact that ended, with the time at which it did; what states none ended with the commit."""
@@ -404,6 +415,7 @@ _CALLED = {
     Table.REDACTED: "what is left of erased turns",
     Table.TIMELINE: "times and kinds of commits",
     Table.REFUSED: "words of what was refused or removed",
+    Table.CLEARS: "clears of memory",
     Table.USAGE: "tokens by day and model",
 }
 

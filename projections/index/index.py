@@ -194,7 +194,7 @@ class ScopeIndex(ReadModel):
         """Return the facts that had ended, as was known at a moment, and were true in a span of time; see `held`.
 
         Each states the end that is known of it, the time of the commit at the latest. One that was brought back, or
-        that turned out to be wrong, is none of them.
+        that turned out to be wrong, is none of them, and neither is one that had ended before a clear.
 
         Args:
             moment: a commit or a time; None: the present.
@@ -205,6 +205,10 @@ class ScopeIndex(ReadModel):
             NotFoundError: The ledger has no such commit yet.
         """
         return self._ask(lambda at: list(questions.ended(at, moment, first, behind)))
+
+    def last_clear(self, seq: int) -> int:
+        """Return the last clear up to a commit that was not reverted by then; 0 where there is none."""
+        return self._ask(lambda at: questions.last_clear(at, seq))
 
     def saying(self, content: str) -> list[str]:
         """Return the ids of all facts, live or gone, that said the same as a text at some time."""

@@ -205,10 +205,11 @@ def memory_at(at: IndexSnapshot, moment: Moment) -> Memory:
 def ended(at: IndexSnapshot, moment: Moment | None, first: str, behind: str) -> Iterator[Fact]:
     """Yield the facts that had ended at a moment; see `ScopeIndex.ended`."""
     seq = _seq_of(at, moment)
+    cleared = last_clear(at, seq)
     periods, returned = at.kv.cursor(Table.ENDED), at.kv.cursor(Table.RETURNED)
     for start, stop in ranges_of(first, behind):
         for key, value in periods.between(start, stop):
-            if (ended := ended_by(key)) > seq:
+            if not cleared < (ended := ended_by(key)) <= seq:
                 continue
             period = _period.decode(value)
             if period.end <= first or (period.begin > first and period.begin >= behind):
@@ -218,6 +219,18 @@ def ended(at: IndexSnapshot, moment: Moment | None, first: str, behind: str) -> 
             name = named(fact.id)
             if not any(returned.between(name + number(ended + 1), name + number(seq + 1))):
                 yield fact
+
+
+def last_clear(at: IndexSnapshot, seq: int) -> int:
+    """Return the last clear up to a commit that was not reverted by then; 0 where there is none."""
+    reverted = set()
+    for key, value in at.kv.descending(Table.CLEARS, number(seq)):
+        if number_in(key) in reverted:
+            continue
+        if (target := number_in(value)) == 0:
+            return number_in(key)
+        reverted.add(target)
+    return 0
 
 
 def around(at: IndexSnapshot, moment: Moment | None) -> Around:

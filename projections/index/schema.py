@@ -18,7 +18,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.threads.coverage import ThreadCoverage
 from backstory.ledger.threads.ranges import Ranges, overlap
 
-VERSION = 16
+VERSION = 17
 """Raise it whenever what is kept changes, such as a field of Memory or of Fact: an index of another version is none."""
 
 SAYING_BYTES = 16
@@ -68,6 +68,8 @@ class Table(IntEnum):
     """A fact's id and the seq of a commit that brought it back, imported it or states its erasure: nothing."""
     REFUSED = 18
     """The number of a block of refusals and removals, from 0: RefusalBlock."""
+    CLEARS = 19
+    """The seq of a clear: 0; of a revert of a clear, or of such a revert: the seq of what it reverts."""
 
 
 class StreamPosition(msgspec.Struct, frozen=True, array_like=True):

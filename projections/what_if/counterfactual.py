@@ -287,8 +287,10 @@ class Counterfactual:
         command = self._history.command(commit)
         if command is None:
             return commit.events
+        # What has lapsed here may be in no recorded memory, so no recorded commit takes it out before this one.
+        memory = self.memory if isinstance(command, Expire) else self.memory.standing_at(commit.at)
         try:
-            return decide(self.memory, command)
+            return decide(memory, command)
         except RefusedError:
             return ()
 
@@ -375,7 +377,8 @@ def decide_again(
     The result is the memory of a ledger that had these policies from the start and got the same commands and answers.
     It differs from such a ledger where a command would have been refused outright: an undo with conflicts and without
     force, the removal of a fact that the other policy kept out, a policy too small for the facts entered by hand. Such
-    a command changes nothing here, but keeps its seq, so later facts have other ids than in such a ledger. Answers
+    a command changes nothing here, but keeps its seq, so later facts have other ids than in such a ledger. A fact that
+    has lapsed stays in the result, to be hidden by `Memory.standing_at`, unless a recorded commit takes it out. Answers
     refer to the facts that the model was shown, and evictions count the recorded uses.
 
     Erased content, and commits decided on it, cannot be decided again: they keep their recorded outcome.

@@ -265,7 +265,8 @@ class _Run:
             self._history.advance(commit, events)
             if progress is not None:
                 progress(commit.seq)
-        recorded, would_be = self._history.recorded, self._history.memory
+        recorded = self._history.recorded
+        would_be = self._history.memory.standing_at(recorded.at)
         then, now = self._then.counts(recorded), self._now.counts(would_be)
         erased, unanswered = tuple(self._erased), tuple(self._unanswered)
         return Rerun(recorded, would_be, complete, then, now, erased, unanswered, self._now.last_error)

@@ -82,6 +82,17 @@ def test_of_equal_facts_the_agents_own_is_read(ada: MemoryHandle, chef: MemoryHa
     assert chef.context().text.casefold().count("peanuts") == 1
 
 
+def test_of_equal_facts_a_search_of_the_past_finds_the_agents_own(ada: MemoryHandle, chef: MemoryHandle) -> None:
+    for memory in (ada, chef):
+        memory.add_fact("Lives in Oslo", valid_from="2019", valid_until="2020")
+    ada.add_fact("Lives in Oslo", valid_from="2011", valid_until="2012")
+    found = chef.search("Oslo", include_past=True)
+    assert sorted((hit.valid_from, hit.owner) for hit in found) == [("2011", USER), ("2019", CHEF)]
+    assert [hit.owner for hit in chef.search("Oslo", valid_at="2019")] == [CHEF]
+    chef.add_fact(PEANUTS)
+    assert [hit.owner for hit in chef.search("peanuts", include_past=True)] == [CHEF]
+
+
 def test_everything_but_reading_stays_in_its_own_ledger(ada: MemoryHandle, chef: MemoryHandle) -> None:
     assert [fact.content for fact in chef.document().facts] == ["Ada cooks with gas"]
     assert chef.what_if(max_facts=10).facts == 1

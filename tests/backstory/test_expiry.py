@@ -67,6 +67,7 @@ def test_no_read_shows_a_fact_once_it_is_over(memory: MemoryHandle, home: Backst
     assert [hit.content for hit in agent.search("heron dog")] == ["Has a dog"]
     assert not memory.search("heron")
     assert CODE not in memory.context("heron").text
+    assert [summary.facts for summary in home.scopes()] == [1]
     with pytest.raises(NotFoundError):
         memory.fact("fact_2_0")
     with pytest.raises(NotFoundError):
@@ -107,6 +108,12 @@ def test_memory_at_an_earlier_time_shows_it_and_at_a_later_one_does_not(memory: 
     assert [fact.content for fact in memory.facts(f"{TODAY}T23:59:59Z")] == [CODE, "Has a dog"]
     assert [fact.content for fact in memory.facts("2026-03-02T00:00:00Z")] == ["Has a dog"]
     assert [fact.content for fact in memory.facts(3)] == [CODE, "Has a dog"]
+
+
+def test_today_shows_what_is_over_later_today(memory: MemoryHandle) -> None:
+    memory.add_fact("Is at a fair", valid_until="2026-03-01T15:00")
+    assert [fact.content for fact in memory.facts("today")] == contents(memory)
+    assert [fact.content for fact in memory.document("2026-03-01").facts] == contents(memory)
 
 
 def test_memory_json_is_what_the_log_says_until_the_next_commit(

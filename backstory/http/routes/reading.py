@@ -18,7 +18,9 @@ from backstory.http.routes.parameters import versioned
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.events import Fact
-from backstory.ledger.core.memory import birth
+from backstory.ledger.core.memory import birth, lapses
+from backstory.ledger.core.moments import ends
+from backstory.ledger.core.policy import same_category
 from backstory.ledger.text.tags import read_filter
 from backstory.memory import MemoryHandle
 from backstory.projections.context import Context
@@ -131,14 +133,12 @@ async def list_facts(
 
     def read(memory: MemoryHandle) -> FactPage:
         seq, last = _moment(cursor, memory)
-        if at is not None or valid_at is not None:
-            # What was known at a time does not change; of the present the commit of the first page is asked.
-            moment = (seq if cursor is not None else None) if at is None else at
-            found = memory.facts(moment, joined=False, valid_at=valid_at)
-        else:
-            found = memory.facts(seq, joined=False) if cursor is not None else _facts_of(memory, seq)
+        # What was known at a time does not change; of the present the commit of the first page is asked.
+        found = _facts_of(memory, seq, valid_at) if at is None else memory.facts(at, joined=False, valid_at=valid_at)
+        if category is not None:
+            found = tuple(fact for fact in found if same_category(category, fact.category))
         # Behind the last fact, not at an offset: an erasure takes facts out of earlier moments, too.
-        rest = [fact for fact in found if birth(fact) > last and category in (None, fact.category) and fact.has(wanted)]
+        rest = [fact for fact in found if birth(fact) > last and fact.has(wanted)]
         shown = tuple(rest[:limit])
         following = "{}.{}.{}".format(seq, *birth(shown[-1])) if len(rest) > limit else None
         return FactPage(shown, seq, following)
@@ -161,10 +161,16 @@ def _newest(memory: MemoryHandle) -> int:
     return memory.heads()[0].seq
 
 
-def _facts_of(memory: MemoryHandle, seq: int) -> tuple[Fact, ...]:
-    """Return the facts of what was the newest commit a moment ago."""
-    found = memory.facts(joined=False)
-    return found if _newest(memory) == seq else memory.facts(seq, joined=False)
+def _facts_of(memory: MemoryHandle, seq: int, valid_at: str | None) -> tuple[Fact, ...]:
+    """Return the facts of what was the newest commit a moment ago, without those that are hidden since."""
+    found = memory.facts(joined=False, valid_at=valid_at)
+    if _newest(memory) == seq:
+        return found
+    found = memory.facts(seq, joined=False, valid_at=valid_at)
+    # The commits since have taken them out; of another time, what has ended by now was true then.
+    now = memory.log(limit=1)[0].at
+    ends_of = [fact.expires_at and ends(fact.expires_at) if valid_at else lapses(fact) for fact in found]
+    return tuple(fact for fact, end in zip(found, ends_of, strict=True) if end is None or end > now)
 
 
 @router.get("/facts/{fact_id:path}", responses=returns(Fact, cached=True))

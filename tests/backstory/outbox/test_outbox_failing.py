@@ -8,6 +8,7 @@ from outboxes import ADA, BOB, Disk, kinds, said, words
 
 from backstory.home import Backstory
 from backstory.ledger.core.errors import CorruptLogError, LockTimeoutError, StoreError
+from backstory.ledger.threads.delivery.turn_dedup import Mode
 from backstory.operations.recording import Intake
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.results import RecordResult
@@ -177,6 +178,45 @@ def test_a_host_that_repeats_the_whole_conversation_does_not_make_it_wait_many_t
     disk.always = None
     assert door.flush(PATIENCE)
     assert said(bs) == words(whole)
+
+
+YES: dict[str, object] = {"role": "user", "content": "yes"}
+BIKE: dict[str, object] = {"role": "user", "content": "Remind me to buy a new bicycle."}
+
+
+def numbered(*ids: str) -> list[dict[str, object]]:
+    """Spell questions and answers of these ids, such as q1 and a1."""
+    return [{"role": "user" if name[0] == "q" else "assistant", "content": f"Say {name}.", "id": name} for name in ids]
+
+
+@pytest.mark.parametrize(
+    ("deliveries", "standing"),
+    [
+        ([("conversation", [YES]), ("conversation", [YES])], ["yes", "yes"]),
+        ([("append", [BIKE]), ("append", [BIKE])], [BIKE["content"]] * 2),
+        ([("append", [BIKE]), ("append", [BIKE, YES])], [BIKE["content"], BIKE["content"], "yes"]),
+        (
+            [("branch", numbered("q1", "a1", "q3")), ("conversation", numbered("q1", "a1", "q3", "a3"))],
+            ["Say q1.", "Say a1.", "Say q3.", "Say a3."],
+        ),
+    ],
+    ids=["a single word", "append", "append of more", "an edit"],
+)
+def test_deliveries_that_wait_lead_to_the_turns_of_each(
+    bs: Backstory,
+    door: FailSafeMemory,
+    disk: Disk,
+    deliveries: list[tuple[Mode, list[dict[str, object]]]],
+    standing: object,
+) -> None:
+    if deliveries[0][0] == "branch":
+        door.record(ADA, "t", numbered("q1", "a1", "q2", "a2"))
+    disk.always = LockTimeoutError("locked")
+    for mode, messages in deliveries:
+        door.record(ADA, "t", messages, mode=mode)
+    disk.always = None
+    assert door.flush(PATIENCE)
+    assert said(bs) == standing
 
 
 def test_a_delivery_that_says_something_else_waits_beside_the_other(

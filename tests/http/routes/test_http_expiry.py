@@ -58,3 +58,20 @@ def test_a_fact_is_changed_and_ended(client: CheckedClient) -> None:
     assert ended.json()["fact"]["validUntil"] == "2025"
     why = client.get("/v1/facts/fact_2_0/why", params=ADA).json()
     assert (why["removed"]["reason"], why["removed"]["valid_until"]) == ("ended", "2025")
+
+
+@pytest.mark.parametrize("asked", [{}, {"valid_at": "2026-03-01"}], ids=["now", "of a day"])
+@pytest.mark.parametrize("commits", [0, 1])
+def test_no_later_page_shows_it_either(
+    server: Server, client: CheckedClient, asked: dict[str, str], commits: int
+) -> None:
+    for content, more in (("Likes tea", {}), ("Saw a heron", {"expires_at": "2026-03-01"}), ("Has a dog", {})):
+        client.post("/v1/facts", params=ADA, json={"content": content, **more})
+    server.clock.advance(DAY)
+    page = client.get("/v1/facts", params={**ADA, **asked, "limit": "1"}).json()
+    for _ in range(commits):
+        client.post("/v1/facts", params=ADA, json={"content": "Has a cat"})
+    seen = [page]
+    while seen[-1]["next"] is not None:
+        seen.append(client.get("/v1/facts", params={**ADA, **asked, "limit": "1", "cursor": seen[-1]["next"]}).json())
+    assert [fact["content"] for page in seen for fact in page["items"]] == ["Likes tea", "Has a dog"]

@@ -45,6 +45,7 @@ def fill(server: Server) -> None:
 LISTS: list[tuple[str, dict[str, object]]] = [
     ("facts", ADA),
     ("facts", {**ADA, "category": "goal"}),
+    ("facts", {**ADA, "category": "GOAL"}),
     ("log", ADA),
     ("log", {**ADA, "since": "4"}),
     ("log", {**ADA, "fact": "fact_2_0"}),

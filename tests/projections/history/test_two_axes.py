@@ -171,6 +171,22 @@ def test_what_was_brought_back_or_was_wrong_has_not_ended(memory: MemoryHandle) 
     assert "Lives in Paris" in contents(memory, at=6, valid_at="2012")
 
 
+def test_what_had_ended_before_a_clear_is_known_only_before_it(memory: MemoryHandle) -> None:
+    memory.clear()
+    memory.add_fact("Lives in Oslo", valid_from="2003", valid_until="2004")
+    assert contents(memory, valid_at="2012") == contents(memory, valid_at="2025") == []
+    assert [hit.valid_from for hit in memory.search("Lives in Paris or Oslo", include_past=True)] == ["2003"]
+    assert [period.valid_from for period in memory.why("fact_8_0").periods] == ["2003"]
+    assert contents(memory, at=6, valid_at="2012") == ["Lives in Paris", "Likes tea"]
+    memory.revert(7)
+    assert contents(memory, valid_at="2012") == ["Lives in Paris", "Likes tea"]
+    assert [period.valid_from for period in memory.why("fact_8_0").periods] == ["2019", "2003"]
+    memory.revert("HEAD")
+    assert contents(memory, valid_at="2012") == []
+    assert contents(memory, at=9, valid_at="2012") == ["Lives in Paris", "Likes tea"]
+    assert memory.verify().problems == ()
+
+
 def test_a_difference_tells_what_ended_from_what_was_wrong(memory: MemoryHandle, tmp_path: Path) -> None:
     memory.remove_fact("fact_6_0")
     found = memory.diff(3, 7)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fakes import exchange, open_home
+from fakes import FakeClock, exchange, open_home
 from histories import History, histories, roll, thorough
 from hypothesis import given
 from hypothesis import strategies as st
@@ -375,6 +375,24 @@ def test_every_key_can_be_tried_and_nothing_is_written(tmp_path: Path) -> None:
         assert memory.what_if(max_facts=3).facts == 3
         assert memory.what_if(gate_enabled=False, dedup_key="exact", fact_eviction_policy="hybrid").facts > 3
     assert {path: path.read_bytes() for path in sorted(tmp_path.rglob("*")) if path.is_file()} == before
+
+
+def test_what_has_lapsed_is_in_neither_memory_before_a_commit_takes_it_out(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with open_home(tmp_path, clock=clock, fact_confidence_threshold=0.7) as bs:
+        memory = bs.memory("ada")
+        memory.add_fact("Ada's door code is 4711", expires_at="2026-03-01T13:00")
+        memory.add_fact("Ada is at a fair", valid_until="2026-03-01T13:00")
+        memory.record("t", exchange("tea"))
+        code = {"content": "The code of the shed is 12", "confidence": 0.6, "expiresAt": "2026-03-01T13:00"}
+        memory.extract([RecordedReply("t", json.dumps({"newFacts": [code]}))])
+        assert [fact.content for fact in memory.what_if(fact_confidence_threshold=0.5).added] == [code["content"]]
+        clock.advance(7200)
+        found = memory.what_if(fact_confidence_threshold=0.5)
+        assert (found.added, found.facts) == ((), 0)
+        memory.record("u", exchange("rye"))
+        memory.extract([RecordedReply("u", json.dumps({"newFacts": [{**code, "expiresAt": "2027"}]}))])
+        assert [fact.expires_at for fact in memory.what_if(fact_confidence_threshold=0.5).added] == ["2027"]
 
 
 @pytest.mark.parametrize(
