@@ -8,43 +8,37 @@ from __future__ import annotations
 
 import fcntl
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import TypeVar
 
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.concurrency.forks import register
-from backstory.ledger.core.errors import LockTimeoutError
 from backstory.ledger.disk.files import open_in_folder, take_back, translated
+from backstory.ledger.disk.named_locks import Hold, NamedLocks, held_elsewhere, polled
 
-_T = TypeVar("_T")
-
-_POLL_SECONDS = (0.0005, 0.02)
 _KEPT_OPEN = 128
 _ATTEMPTS = 3
 """How often a lock file that goes meanwhile is made again at once, before the next try."""
 
 
-class _Hold:
-    """One lock among the threads of this process; the one that has it may take it again."""
+class _FileHold(Hold):
+    """The lock on a file among the threads of this process; the file may stay open between two uses."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
-        self.lock = threading.RLock()
-        self.users = 0
-        """How many threads have it or wait for it."""
-        self.depth = 0
+        super().__init__(path)
         self.descriptor: int | None = None
         self.file = (0, 0)
         """Which file the descriptor is of: device and inode."""
         self.made: Sequence[Path] | None = None
         """The folders that were made for the lock file, until it is released for the first time since it was opened."""
 
+    def is_spare(self) -> bool:
+        """See `Hold.is_spare`."""
+        return self.descriptor is None
 
-class FileLocks:
+
+class FileLocks(NamedLocks[_FileHold]):
     """Exclusive locks by path, re-entrant in a thread; `timeout` is how many seconds to wait for another holder.
 
     With `tidy` a lock file goes when it is released the first time, with the folders that were made for it, if only
@@ -57,63 +51,37 @@ class FileLocks:
         self._timeout = timeout
         self._clock = clock
         self._tidy = tidy
-        self._guard = threading.RLock()
-        self._holds: dict[str, _Hold] = {}
         self._open = 0
+        super().__init__(_FileHold)
         register(self)
 
     def renew(self) -> None:
         """Close the lock files in a forked child, which would share the locks with its parent."""
-        self._guard = threading.RLock()
         for hold in self._holds.values():
             self._close(hold)
-        self._holds = {}
+        self._forget()
 
-    def held(self, path: str, *, wait: bool = True) -> AbstractContextManager[None]:
+    @contextmanager
+    def held(self, path: str, *, wait: bool = True) -> Iterator[None]:
         """Hold the lock; without `wait` it is had at once or not at all.
 
         Raises:
             LockTimeoutError: Another thread or process holds it.
             StoreError: The lock file cannot be made.
         """
-        return _Held(self, path, self._timeout if wait else 0.0)
+        hold = self._take(path, self._timeout if wait else 0.0)
+        try:
+            yield
+        finally:
+            self._give_back(hold)
 
-    @contextmanager
-    def among_threads(self, path: str) -> Iterator[None]:
+    def among_threads(self, path: str) -> AbstractContextManager[object]:
         """Keep the other threads of this process off, and only these: the file is neither made nor locked.
 
         Raises:
             LockTimeoutError: Another thread holds it.
         """
-        hold = self._acquired(path, self._timeout)
-        try:
-            yield
-        finally:
-            hold.lock.release()
-            self._left(hold)
-
-    def take(self, path: str, timeout: float) -> _Hold:
-        """Take the lock, or take it again; see `held`."""
-        hold = self._acquired(path, timeout)
-        try:
-            if hold.depth == 0:
-                self._lock(path, hold, timeout)
-        except BaseException:
-            hold.lock.release()
-            self._left(hold)
-            raise
-        hold.depth += 1
-        return hold
-
-    def give_back(self, hold: _Hold) -> None:
-        """Release the lock as often as it was taken."""
-        try:
-            hold.depth -= 1
-            if hold.depth == 0:
-                self._unlock(hold)
-        finally:
-            hold.lock.release()
-            self._left(hold)
+        return self._among_threads(path, self._timeout)
 
     def write_note(self, path: str, note: bytes) -> None:
         """Write a note at the beginning of a lock file that this thread holds; readers need no lock to read it.
@@ -144,40 +112,13 @@ class FileLocks:
         for hold in self._holds.values():
             self._close(hold)
 
-    def _acquired(self, path: str, timeout: float) -> _Hold:
-        with self._guard:
-            hold = self._holds.get(path)
-            if hold is None:
-                hold = self._holds[path] = _Hold(path)
-            hold.users += 1
-        try:
-            if hold.lock.acquire(timeout=timeout):
-                return hold
-        except BaseException:
-            self._left(hold)
-            raise
-        self._left(hold)
-        raise LockTimeoutError(f"{path} is still locked by another thread after {timeout:g} s: try again")
+    def _lock(self, hold: _FileHold, timeout: float) -> None:
+        with translated(hold.name, "lock"):
+            if not polled(lambda: self._try(hold), timeout, self._clock):
+                raise held_elsewhere(hold.name, timeout)
 
-    def _left(self, hold: _Hold) -> None:
-        """Count one user less, and drop a path without users whose file is not open."""
-        with self._guard:
-            hold.users -= 1
-            if not hold.users and hold.descriptor is None and self._holds.get(hold.path) is hold:
-                del self._holds[hold.path]
-
-    def _lock(self, path: str, hold: _Hold, timeout: float) -> None:
-        with translated(path, "lock"):
-            if polled(lambda: self._try(path, hold), timeout, self._clock):
-                return
-        if not timeout:
-            raise LockTimeoutError(f"{path} is held by another process just now: try again")
-        raise LockTimeoutError(
-            f"{path} is held by another process after {timeout:g} s: "
-            "end that process, or raise file_lock_timeout_seconds"
-        )
-
-    def _try(self, path: str, hold: _Hold) -> bool | None:
+    def _try(self, hold: _FileHold) -> bool | None:
+        path = hold.name
         for _ in range(_ATTEMPTS):
             if hold.descriptor is None:
                 hold.descriptor, hold.made = open_in_folder(Path(path), os.O_RDWR)
@@ -200,7 +141,7 @@ class FileLocks:
             self._close(hold)
         return None
 
-    def _unlock(self, hold: _Hold) -> None:
+    def _unlock(self, hold: _FileHold) -> None:
         if hold.descriptor is None:
             # In a forked child it stays the parent's.
             return
@@ -211,35 +152,16 @@ class FileLocks:
         else:
             fcntl.flock(hold.descriptor, fcntl.LOCK_UN)
 
-    def _close(self, hold: _Hold) -> None:
+    def _close(self, hold: _FileHold) -> None:
         if hold.descriptor is not None:
             os.close(hold.descriptor)
             hold.descriptor = None
             self._open -= 1
 
 
-class _Held:
-    """A lock for the length of a block; plain, since every commit takes one."""
-
-    __slots__ = ("_hold", "_locks", "_path", "_timeout")
-
-    def __init__(self, locks: FileLocks, path: str, timeout: float) -> None:
-        self._locks = locks
-        self._path = path
-        self._timeout = timeout
-
-    def __enter__(self) -> None:
-        self._hold = self._locks.take(self._path, self._timeout)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._locks.give_back(self._hold)
-
-
-def _took_back(hold: _Hold, made: Sequence[Path]) -> bool:
+def _took_back(hold: _FileHold, made: Sequence[Path]) -> bool:
     """Remove a held lock file where only locks and leases are beside it."""
-    path = Path(hold.path)
+    path = Path(hold.name)
     with suppress(OSError):
         now = path.stat()
         if (now.st_dev, now.st_ino) != hold.file:
@@ -250,16 +172,6 @@ def _took_back(hold: _Hold, made: Sequence[Path]) -> bool:
             take_back(made)
             return True
     return False
-
-
-def polled(attempt: Callable[[], _T | None], timeout: float, clock: Clock) -> _T | None:
-    """Return what an attempt returns, made again and again for `timeout` seconds as long as that is None."""
-    waited, pause = 0.0, _POLL_SECONDS[0]
-    while (found := attempt()) is None and waited < timeout:
-        clock.sleep(pause)
-        waited += pause
-        pause = min(pause * 2, _POLL_SECONDS[1])
-    return found
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.moments import spell_moment
-from backstory.ledger.engines.nats.holding import Hold, NatsHolds, name_header
+from backstory.ledger.engines.nats.holding import NatsHolds, StreamHold, name_header
 from backstory.ledger.engines.nats.jetstream import JetStream, Outgoing
 from backstory.ledger.engines.nats.messages import (
     GONE,
@@ -69,7 +69,7 @@ class Erasing:
         self._holds = holds
         self._clock = clock
 
-    def redact(self, stream: str, lines: Mapping[int, bytes], hold: Hold) -> None:
+    def redact(self, stream: str, lines: Mapping[int, bytes], hold: StreamHold) -> None:
         """Replace lines of a stream whose lock is held; see `EventStore.redact`."""
         self.complete(stream)
         _, stubs = self._reading.state(stream)
@@ -176,7 +176,7 @@ class Erasing:
             removed = self._sweep(shard) or removed or bool(mine)
         return removed
 
-    def _mark(self, folder: str, shard: int, holds: Mapping[str, Hold]) -> None:
+    def _mark(self, folder: str, shard: int, holds: Mapping[str, StreamHold]) -> None:
         """Say of all streams at once that they are gone."""
         keyed = self._keyed(holds)
         batch: list[Outgoing] = []

@@ -31,7 +31,7 @@ from backstory.ledger.core.errors import (
 from backstory.ledger.engines.following import lost_lines
 from backstory.ledger.engines.nats.address import NatsAddress, read_address
 from backstory.ledger.engines.nats.erasing import Erasing
-from backstory.ledger.engines.nats.holding import Hold, NatsHolds, name_header
+from backstory.ledger.engines.nats.holding import NatsHolds, StreamHold, name_header
 from backstory.ledger.engines.nats.jetstream import JetStream, Outgoing
 from backstory.ledger.engines.nats.messages import Tip, commit_note, is_commit, read_marker
 from backstory.ledger.engines.nats.reading import StreamReading, stream_of
@@ -110,7 +110,7 @@ class NatsStore:
             for start in range(0, len(lines), _MOST_AT_ONCE):
                 self._append(stream, lines[start : start + _MOST_AT_ONCE], expected + start, hold)
 
-    def _append(self, stream: str, lines: Sequence[bytes], expected: int, hold: Hold) -> None:
+    def _append(self, stream: str, lines: Sequence[bytes], expected: int, hold: StreamHold) -> None:
         wire = self._wire
         self._must_fit(stream, lines)
         deadline = time.monotonic() + self._timeout
@@ -143,12 +143,12 @@ class NatsStore:
                     time.sleep(_HINT_SECONDS[1])
                 tip = now
 
-    def _known(self, stream: str, prev: str, hold: Hold) -> Tip | None:
+    def _known(self, stream: str, prev: str, hold: StreamHold) -> Tip | None:
         """Return where the stream stood last, if a line can follow that and this thread does not hold its lock."""
         tip = None if hold.depth else self._tips.use(stream)
         return tip if tip is not None and tip.head.hash == prev else None
 
-    def _standing(self, stream: str, hold: Hold) -> Tip:
+    def _standing(self, stream: str, hold: StreamHold) -> Tip:
         """Return where a stream stands now that a message was refused, once this thread may append to it.
 
         Raises:
@@ -162,7 +162,7 @@ class NatsStore:
         hold.tip = now
         return now
 
-    def _keep(self, stream: str, hold: Hold, tip: Tip) -> None:
+    def _keep(self, stream: str, hold: StreamHold, tip: Tip) -> None:
         self._tips.put(stream, Tip(tip.at, tip.head, tip.end, tip.origin))
         self._reading.note(stream, tip)
         if hold.tip is not None:

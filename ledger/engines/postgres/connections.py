@@ -20,10 +20,10 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
-from backstory.ledger.disk.locks import polled
+from backstory.ledger.disk.named_locks import polled
 from backstory.ledger.engines.postgres.address import PostgresAddress
 
-__all__ = ["Connection", "Connections", "is_lost", "retried"]
+__all__ = ["Connection", "Connections", "is_lost"]
 
 _T = TypeVar("_T")
 
@@ -125,7 +125,7 @@ class Connections:
                 lost.append(error)
                 return None
 
-        found = retried(tried, self.timeout, self._clock)
+        found = polled(tried, self.timeout, self._clock)
         if found is None:
             raise self.refusal(doing, lost[-1]) from lost[-1]
         return found[0]
@@ -141,23 +141,13 @@ class Connections:
         return next(iter(self.rows(doing, query, params)), None)
 
     @contextmanager
-    def lent(self) -> Iterator[Connection]:
-        """Lend a connection for one statement, or for one transaction.
+    def lent(self, *, to_hold: bool = False) -> Iterator[Connection]:
+        """Lend a connection for one statement or transaction; `to_hold` for as long as a lock, or any lease, is held.
 
         Raises:
             psycopg.Error: As psycopg says it.
         """
-        with self._lent(_MOST) as connection:
-            yield connection
-
-    @contextmanager
-    def lent_to_hold(self) -> Iterator[Connection]:
-        """Lend a connection for as long as a lock, or any lease, is held."""
-        with self._lent(_MOST_HELD) as connection:
-            yield connection
-
-    @contextmanager
-    def _lent(self, most: int) -> Iterator[Connection]:
+        most = _MOST_HELD if to_hold else _MOST
         process, pool = os.getpid(), self._pool(most)
         try:
             connection = pool.getconn()
@@ -246,18 +236,6 @@ class Connections:
             pools, self._pools = list(self._pools.values()), {}
         for pool in pools:
             pool.close()
-
-
-def retried(attempt: Callable[[], _T | None], timeout: float, clock: Clock) -> _T | None:
-    """Return what an attempt returns, made again while that is None, for `timeout` seconds including the attempts."""
-    end = time.monotonic() + timeout
-
-    def bounded() -> tuple[_T | None] | None:
-        found = attempt()
-        return (found,) if found is not None or time.monotonic() >= end else None
-
-    last = polled(bounded, timeout, clock)
-    return None if last is None else last[0]
 
 
 def is_lost(error: psycopg.Error) -> bool:

@@ -91,7 +91,7 @@ class _Session:
         self._mutex = threading.Lock()
         self._numbers: set[int] = set()
         with ExitStack() as lent:
-            self._connection = lent.enter_context(connections.lent_to_hold())
+            self._connection = lent.enter_context(connections.lent(to_hold=True))
             self._connection.execute(_BEGIN)
             self._lent = lent.pop_all()
         self.is_open = True

@@ -9,6 +9,9 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from typing import LiteralString
+
+from psycopg.abc import Params
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.concurrency.forks import Renews, register
@@ -214,45 +217,29 @@ class PostgresStore:
 
     def key(self, stream: str, *, create: bool = False) -> bytes | None:
         """Return the secret of a stream; see `EventStore.key`."""
-
-        def find(connection: Connection) -> bytes | None:
-            while True:
-                row = connection.execute(
-                    "SELECT key FROM backstory.keys WHERE name = %s", (stream,), binary=True
-                ).fetchone()
-                if row is not None or not create:
-                    return None if row is None else bytes(row[0])
-                with connection.transaction():
-                    self._connections.limit(connection)
-                    self._seal.must_allow(connection)
-                    connection.execute(
-                        "INSERT INTO backstory.keys (name, key) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING",
-                        (stream, os.urandom(_KEY_BYTES)),
-                    )
-
-        return self._connections.run(f"read the key of {stream}", find)
+        doing, query = f"read the key of {stream}", "SELECT key FROM backstory.keys WHERE name = %s"
+        while not (found := self._connections.rows(doing, query, (stream,), binary=True)) and create:
+            self._change(
+                doing,
+                "INSERT INTO backstory.keys (name, key) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING",
+                (stream, os.urandom(_KEY_BYTES)),
+            )
+        return bytes(found[0][0]) if found else None
 
     def set_key(self, stream: str, key: bytes | None) -> None:
         """Set the secret of a stream, or destroy it; see `EventStore.set_key`."""
         if key is None:
             self._erasures.destroy_key(stream)
             return
+        self._change(
+            f"set the key of {stream}",
+            "INSERT INTO backstory.keys (name, key) VALUES (%s, %s) "
+            "ON CONFLICT (name) DO UPDATE SET key = excluded.key",
+            (stream, key),
+        )
 
-        def put(connection: Connection) -> None:
-            with connection.transaction():
-                self._connections.limit(connection)
-                self._seal.must_allow(connection)
-                connection.execute(
-                    "INSERT INTO backstory.keys (name, key) VALUES (%s, %s) "
-                    "ON CONFLICT (name) DO UPDATE SET key = excluded.key",
-                    (stream, key),
-                )
-
-        self._connections.run(f"set the key of {stream}", put)
-
-    def must_erase(self) -> None:
-        """Refuse a login that may append only; see `Capabilities.must_erase`."""
-        self._erasures.must_be_allowed()
+    def _change(self, doing: str, query: LiteralString, params: Params) -> None:
+        self._seal.change(doing, lambda connection: connection.execute(query, params))
 
     def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:
         """Put stubs in the place of what was erased, and rewrite the table; see `EventStore.redact`."""
@@ -282,19 +269,13 @@ class PostgresStore:
 
     def restore_removed(self, log: RemovedLog) -> None:
         """Put the mark of a log that was removed from another engine; see `EventStore.restore_removed`."""
-
-        def put(connection: Connection) -> None:
-            with connection.transaction():
-                self._connections.limit(connection)
-                self._seal.must_allow(connection)
-                connection.execute(
-                    "INSERT INTO backstory.removed (first, at, kind, seq, hash) VALUES (%s, %s, %s, %s, %s) "
-                    "ON CONFLICT (first) DO UPDATE SET at = excluded.at, kind = excluded.kind, "
-                    "seq = excluded.seq, hash = excluded.hash",
-                    (log.first, log.at, log.kind, log.head.seq, log.head.hash),
-                )
-
-        self._connections.run("mark what was removed", put)
+        self._change(
+            "mark what was removed",
+            "INSERT INTO backstory.removed (first, at, kind, seq, hash) VALUES (%s, %s, %s, %s, %s) "
+            "ON CONFLICT (first) DO UPDATE SET at = excluded.at, kind = excluded.kind, "
+            "seq = excluded.seq, hash = excluded.hash",
+            (log.first, log.at, log.kind, log.head.seq, log.head.hash),
+        )
 
     def seal(self) -> Seal | None:
         """See `EventStore.seal`."""
@@ -323,7 +304,7 @@ class PostgresStore:
 
     def capabilities(self) -> Capabilities:
         """See `EventStore.capabilities`."""
-        return Capabilities(looks=self.looks, changed=self.changed, must_erase=self.must_erase)
+        return Capabilities(looks=self.looks, changed=self.changed, must_erase=self._erasures.must_be_allowed)
 
     def close(self) -> None:
         """Close the connections; the store can be used again."""

@@ -12,7 +12,7 @@ from doubles.nats_engine import NatsEngine
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.engines.nats.erasing import Erasing
-from backstory.ledger.engines.nats.holding import Hold, NatsHolds
+from backstory.ledger.engines.nats.holding import NatsHolds, StreamHold
 from backstory.ledger.engines.nats.jetstream import JetStream, Outgoing
 from backstory.ledger.log.commits import read_commits
 from backstory.testing.conformance import STREAM, lines_of
@@ -104,7 +104,7 @@ def test_a_removal_locks_a_transcript_before_its_ledger_as_an_erasure_does(
     locked: list[str] = []
     inner = NatsHolds.locked
 
-    def noted(self: NatsHolds, stream: str, *, wait: bool = True) -> AbstractContextManager[Hold]:
+    def noted(self: NatsHolds, stream: str, *, wait: bool = True) -> AbstractContextManager[StreamHold]:
         locked.append(stream)
         return inner(self, stream, wait=wait)
 
