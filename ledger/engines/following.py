@@ -8,11 +8,11 @@ from backstory.ledger.core.commit import hash_of
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.engines.port import EventStore, Record
 
-__all__ = ["first_hash", "followed", "lost_lines"]
+__all__ = ["first_hash", "followed"]
 
 
 def followed(
-    store: EventStore, stream: str, after: int, *, wait: Callable[[], object], if_lost: str
+    store: EventStore, stream: str, after: int, *, wait: Callable[[int], object], if_lost: str
 ) -> Iterator[Record]:
     """Yield the lines after a seq and then those that are appended; see `EventStore.follow`.
 
@@ -20,7 +20,7 @@ def followed(
         store: The engine.
         stream: The name of the stream.
         after: The seq.
-        wait: Waits until there may be more lines, for a moment at most.
+        wait: Waits until there may be more lines than up to a seq, for a moment at most.
         if_lost: What is said, and what is to be done, where lines are missing that were returned before.
 
     Raises:
@@ -30,28 +30,25 @@ def followed(
     seq, first = after, ""
     while True:
         # Before the lines are returned: the caller may remove the stream before it asks for more.
-        if not first:
-            first = first_hash(store, stream)
-        elif store.is_removed(first):
-            return
-        for record in store.read(stream, seq):
+        first = first or first_hash(store, stream)
+        for place, record in enumerate(store.read(stream, seq)):
+            if place == 0 and store.is_removed(first):
+                # It has begun anew since.
+                return
             seq += 1
             yield record
         now = store.head(stream).seq
-        if now < seq and not store.is_removed(first):
-            raise lost_lines(store, stream, seq, now, if_lost)
-        wait()
-
-
-def lost_lines(store: EventStore, stream: str, seq: int, now: int, if_lost: str) -> CorruptLogError:
-    """Return the error for a stream that was read up to a seq and now ends before it; see `followed`."""
-    return CorruptLogError(
-        f"{stream} was read up to {seq} and now ends at {now}: {if_lost}",
-        kind="missing",
-        stream=stream,
-        line=now + 1,
-        byte=store.state(stream).size,
-    )
+        if store.is_removed(first):
+            return
+        if now < seq:
+            raise CorruptLogError(
+                f"{stream} was read up to {seq} and now ends at {now}: {if_lost}",
+                kind="missing",
+                stream=stream,
+                line=now + 1,
+                byte=store.state(stream).size,
+            )
+        wait(seq)
 
 
 def first_hash(store: EventStore, stream: str) -> str:

@@ -360,7 +360,7 @@ class JsonlStore:
             self,
             stream,
             after,
-            wait=lambda: self._clock.sleep(_FOLLOW_POLL_SECONDS),
+            wait=lambda _: self._clock.sleep(_FOLLOW_POLL_SECONDS),
             if_lost="its tail was cut off; restore the file from a copy",
         )
 

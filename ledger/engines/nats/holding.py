@@ -94,7 +94,7 @@ class NatsHolds(NamedLocks[StreamHold], Repeated):
         self._keep_renewing()
 
     def _try(self, hold: StreamHold) -> bool | None:
-        tip = self.load(hold.name)
+        tip = self._reading.tip(hold.name)
         return True if not self.is_held(hold.name, tip) and self._mark(hold, tip) is None else None
 
     def _mark(self, hold: StreamHold, base: Tip) -> Tip | None:
@@ -111,7 +111,7 @@ class NatsHolds(NamedLocks[StreamHold], Repeated):
             subject = self._subjects.of(EMPTY, stream)
             batch.insert(0, Outgoing(subject, b"", "empty", ttl=self._ttl + _LISTING_SECONDS))
         at = self._wire.publish(batch)
-        now = self.load(stream) if at is None else None
+        now = self._reading.tip(stream) if at is None else None
         if now is not None and now.nonce == marker.nonce:
             # An earlier attempt of this request had arrived.
             at = now.at
@@ -133,10 +133,6 @@ class NatsHolds(NamedLocks[StreamHold], Repeated):
                 # It expires by itself where this fails.
                 self._wire.delete(self._subjects.jetstream_of(hold.name), [tip.lock], erase=False)
 
-    def load(self, stream: str) -> Tip:
-        """Read where a stream stands, from the leader."""
-        return self._reading.tip(stream)
-
     def is_held(self, stream: str, tip: Tip) -> bool:
         """Whether another process holds the lock of a stream that stands there."""
         if not tip.lock or tip.owner == self._owner:
@@ -152,7 +148,7 @@ class NatsHolds(NamedLocks[StreamHold], Repeated):
         tips: list[Tip] = []
 
         def look() -> bool | None:
-            tips.append(self.load(stream))
+            tips.append(self._reading.tip(stream))
             return None if self.is_held(stream, tips[-1]) else True
 
         if not polled(look, self._timeout, self._clock):

@@ -221,8 +221,7 @@ class JetStream(NatsConnection):
 
     def last_seq(self, name: str) -> int:
         """Return the sequence of the last message in a JetStream stream."""
-        state = self.run(self._api(f"STREAM.INFO.{name}", {}, _Info)).state
-        return state.last_seq if state else 0
+        return self.last_seqs([name])[0]
 
     def last_seqs(self, names: Sequence[str]) -> list[int]:
         """Return the sequence of the last message in each JetStream stream, asked for at the same time."""
@@ -271,9 +270,9 @@ class JetStream(NatsConnection):
         """Return the version of the server."""
         return str(self.run(self.connected()).connected_server_version)
 
-    def watch(self, subject: str, event: threading.Event) -> Watch:
-        """Have an event set whenever a message is sent to a subject. It is a hint: some may be missed."""
-        return Watch(self, subject, event)
+    def watch(self, subject: str) -> Watch:
+        """Wait for messages to a subject. Each is a hint: some may be missed."""
+        return Watch(self, subject)
 
     # On the loop.
 
@@ -393,10 +392,10 @@ class JetStream(NatsConnection):
 class Watch:
     """A subscription for the length of a `with` block."""
 
-    def __init__(self, connection: JetStream, subject: str, event: threading.Event) -> None:
+    def __init__(self, connection: JetStream, subject: str) -> None:
         self._connection = connection
         self._subject = subject
-        self._event = event
+        self._hint = threading.Event()
         self._subscription: Subscription | None = None
         self._client: Client | None = None
 
@@ -404,9 +403,14 @@ class Watch:
         self._subscription = self._connection.run(self._subscribe())
         return self
 
-    def is_alive(self) -> bool:
-        """Whether the connection is still the one that was subscribed on."""
-        return self._client is self._connection.client
+    def wait(self, seconds: float) -> bool:
+        """Wait for a message; return whether one may have come. A connection that is another is subscribed on anew."""
+        if self._client is not self._connection.client:
+            self._subscription = self._connection.run(self._subscribe())
+            return True
+        found = self._hint.wait(seconds)
+        self._hint.clear()
+        return found
 
     def __exit__(self, *_: object) -> None:
         if self._subscription is not None:
@@ -417,7 +421,7 @@ class Watch:
         client = self._client = await self._connection.connected()
 
         async def hint(_: Msg) -> None:
-            self._event.set()
+            self._hint.set()
 
         return await client.subscribe(self._subject, cb=hint)
 

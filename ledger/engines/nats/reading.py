@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, takewhile
 
@@ -28,7 +28,7 @@ from backstory.ledger.engines.nats.messages import (
     read_stubs,
     tip_of,
 )
-from backstory.ledger.engines.nats.subjects import COMMITS, STUBS, Subjects, name_of
+from backstory.ledger.engines.nats.subjects import COMMITS, DELETIONS, STUBS, Subjects, name_of
 from backstory.ledger.engines.port import Record
 
 _REMEMBERED = 4096
@@ -66,10 +66,9 @@ class SequencePlace(msgspec.Struct, frozen=True):
 
 
 class StreamReading:
-    """Reads the streams of a store; `complete` deletes what an erasure of a stream has left."""
+    """Reads the streams of a store."""
 
-    def __init__(self, wire: JetStream, subjects: Subjects, complete: Callable[[str], None]) -> None:
-        self.complete = complete
+    def __init__(self, wire: JetStream, subjects: Subjects) -> None:
         self._wire = wire
         self._subjects = subjects
         self._stubs: Recent[str, Stubs] = Recent(_REMEMBERED)
@@ -93,6 +92,10 @@ class StreamReading:
                     f"{stream} was read further than the servers show it now: were they restored from an old copy?"
                 )
             time.sleep(_STALE_SECONDS)
+
+    def newest(self, stream: str) -> Tip | None:
+        """Return where a stream stood last, as far as is remembered."""
+        return self._newest.use(stream)
 
     def note(self, stream: str, tip: Tip) -> None:
         """Remember where a stream stands."""
@@ -144,6 +147,13 @@ class StreamReading:
             known = self._load_stubs(name, stubs, tip.origin, last_stub.seq)
             self._stubs.put(stream, known)
         return tip, known
+
+    def complete(self, stream: str) -> None:
+        """Delete what an erasure that was interrupted has left."""
+        name, subject = self._subjects.jetstream_of(stream), self._subjects.of(DELETIONS, stream)
+        while (note := self._wire.last(name, subject)) is not None:
+            self._wire.delete(name, msgspec.json.decode(note.data, type=list[int]))
+            self._wire.delete(name, [note.seq])
 
     def changed(self, shard: int, after: int, last: int) -> set[str]:
         """Return the streams of a shard with messages after a sequence and up to another, whatever these say."""

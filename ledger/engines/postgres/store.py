@@ -206,7 +206,7 @@ class PostgresStore:
             self,
             stream,
             after,
-            wait=lambda: self._clock.sleep(_FOLLOW_POLL_SECONDS),
+            wait=lambda _: self._clock.sleep(_FOLLOW_POLL_SECONDS),
             if_lost=f"commits were lost in {self._address.label}; restore the database from a copy",
         )
 
