@@ -8,9 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import zlib
-from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
@@ -20,43 +18,44 @@ from backstory.ledger.disk.files import count_lines, sync, sync_data, sync_folde
 
 _log = logging.getLogger(__name__)
 
-_REMEMBERED = 4096
 _NOTE_BYTES = 128
 
-_T = TypeVar("_T")
 
-
-def remember(known: dict[str, _T], stream: str, what: _T) -> None:
-    """Keep a note about a stream, and drop the oldest of too many."""
-    if len(known) >= _REMEMBERED and stream not in known:
-        with suppress(RuntimeError):
-            # Another thread may be noting something, too; then it is that one's turn.
-            known.pop(next(iter(known)), None)
-    known[stream] = what
-
-
-class _Known(msgspec.Struct, frozen=True):
-    """What was seen of a file: as long as inode, size and time of change are still these, the head is."""
+class Cursor(msgspec.Struct, frozen=True):
+    """Where in a file the line after `seq` begins."""
 
     inode: int
-    size: int
-    changed: int
-    head: Head
+    seq: int
+    byte: int
 
 
-class KnownHeads(dict[str, _Known]):
-    """The heads of streams, each with the state of the file in which it was seen."""
+class KnownStream:
+    """What this process knows of a stream and its file.
 
-    def recall(self, stream: str, stat: os.stat_result) -> Head | None:
-        """Return the head of a stream, if its file has not changed since it was learned."""
-        known = self.get(stream)
-        if known is None or (known.inode, known.size, known.changed) != (stat.st_ino, stat.st_size, stat.st_ctime_ns):
-            return None
-        return known.head
+    Attributes:
+        cursor: The furthest place that was read or written.
+        durable: The newest head that was once known to be durable.
+        rooted: The inode of the file to which the folders above it were synced.
+    """
 
-    def learn(self, stream: str, stat: os.stat_result, head: Head) -> None:
-        """Remember the head of a stream with the state of its file."""
-        remember(self, stream, _Known(stat.st_ino, stat.st_size, stat.st_ctime_ns, head))
+    def __init__(self) -> None:
+        self.cursor: Cursor | None = None
+        self.durable: Head | None = None
+        self.rooted = 0
+        self._seen: tuple[tuple[int, int, int], Head] | None = None
+
+    def head(self, stat: os.stat_result) -> Head | None:
+        """Return the head, if the file has not changed since it was learned."""
+        seen = self._seen
+        return seen[1] if seen is not None and seen[0] == (stat.st_ino, stat.st_size, stat.st_ctime_ns) else None
+
+    def learn(self, stat: os.stat_result, head: Head) -> None:
+        """Remember the head with the state of the file in which it was seen."""
+        self._seen = ((stat.st_ino, stat.st_size, stat.st_ctime_ns), head)
+
+    def forget(self) -> None:
+        """Forget what is in the file, which is about to change."""
+        self._seen = self.cursor = None
 
 
 def parse_head(stream: str, descriptor: int, line: bytes, end: int) -> Head:

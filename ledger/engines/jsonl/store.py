@@ -21,9 +21,8 @@ from contextlib import AbstractContextManager, suppress
 from io import BufferedReader
 from pathlib import Path
 
-import msgspec
-
 from backstory.ledger.concurrency.clock import Clock, SystemClock
+from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, head_of, prev_of
 from backstory.ledger.disk.files import (
     last_line,
@@ -38,11 +37,11 @@ from backstory.ledger.engines.following import followed
 from backstory.ledger.engines.jsonl.erasing import remove_moved_aside, write_erased
 from backstory.ledger.engines.jsonl.folder_names import FolderNames, stream_names
 from backstory.ledger.engines.jsonl.heads import (
-    KnownHeads,
+    Cursor,
+    KnownStream,
     move_torn_tail,
     parse_head,
     read_note,
-    remember,
     spelled_note,
 )
 from backstory.ledger.engines.jsonl.keys import StreamKeys
@@ -55,14 +54,7 @@ _log = logging.getLogger(__name__)
 
 _FOLLOW_POLL_SECONDS = 0.2
 _KEPT_OPEN = 128
-
-
-class _Cursor(msgspec.Struct, frozen=True):
-    """Where in a file the line after `seq` begins."""
-
-    inode: int
-    seq: int
-    byte: int
+_REMEMBERED = 4096
 
 
 class JsonlStore:
@@ -75,11 +67,7 @@ class JsonlStore:
         self.home = home.absolute()
         self._prefix = f"{self.home}/"
         self._clock = clock or SystemClock()
-        self._known = KnownHeads()
-        self._cursors: dict[str, _Cursor] = {}
-        self._durable: dict[str, Head] = {}
-        """The newest head of each stream that was once known to be durable."""
-        self._rooted: dict[str, int] = {}
+        self._streams: Recent[str, KnownStream] = Recent(_REMEMBERED)
         self._home_rooted = False
         self._open: dict[str, tuple[int, int]] = {}
         self._process = os.getpid()
@@ -102,6 +90,13 @@ class JsonlStore:
     def _file(self, stream: str) -> str:
         """The same as a plain text: every commit asks for it, and making a Path is a good part of what it costs."""
         return f"{self._prefix}{stream}.jsonl"
+
+    def _known(self, stream: str) -> KnownStream:
+        known = self._streams.get(stream)
+        if known is None:
+            known = KnownStream()
+            self._streams.put(stream, known)
+        return known
 
     def append(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
         """Append lines with one write and one sync; see `EventStore.append`."""
@@ -152,7 +147,8 @@ class JsonlStore:
 
         Also for an existing file: the process that made it, or a folder above it, may have died before syncing that.
         """
-        if self._rooted.get(stream) == inode:
+        known = self._known(stream)
+        if known.rooted == inode:
             return
         folder = self.path(stream).parent
         sync_folder(folder)
@@ -163,44 +159,42 @@ class JsonlStore:
             for above in self.home.parents:
                 sync_above(above)
             self._home_rooted = True
-        remember(self._rooted, stream, inode)
+        known.rooted = inode
 
     def _write(self, stream: str, descriptor: int, size: int, data: bytes, head: Head) -> None:
+        known = self._known(stream)
         try:
             write_whole(descriptor, data)
             sync_data(descriptor)
         except BaseException:
             # These lines were never reported as written, so they must not be read either.
-            self._forget(stream)
+            known.forget()
             os.ftruncate(descriptor, size)
             raise
         stat = os.fstat(descriptor)
-        self._known.learn(stream, stat, head)
-        remember(self._cursors, stream, _Cursor(stat.st_ino, head.seq, stat.st_size))
+        known.learn(stat, head)
+        known.cursor = Cursor(stat.st_ino, head.seq, stat.st_size)
         self._note(stream, head)
 
     def _note(self, stream: str, head: Head) -> None:
         """Note a head that is durable, for this process and, in the lock file, for others; the lock is held."""
-        remember(self._durable, stream, head)
+        self._known(stream).durable = head
         # Without a note readers look whether the lock is free: no reason to say that what was synced was not.
         with suppress(OSError):
             self._locks.write_note(self._lock_file(stream), spelled_note(head))
 
-    def _forget(self, stream: str) -> None:
-        self._known.pop(stream, None)
-        self._cursors.pop(stream, None)
-
     def _head_for_writing(self, stream: str, descriptor: int, stat: os.stat_result) -> tuple[Head, int]:
         """Find the head, and the byte behind it, while holding the lock; a torn tail is moved aside first."""
-        known = self._known.recall(stream, stat)
-        if known is not None:
-            return known, stat.st_size
+        known = self._known(stream)
+        seen = known.head(stat)
+        if seen is not None:
+            return seen, stat.st_size
         line, end = last_line(descriptor, stat.st_size)
         head = parse_head(stream, descriptor, line, end)
         if end < stat.st_size:
             move_torn_tail(self.home, stream, descriptor, end, stat.st_size)
             stat = os.fstat(descriptor)
-        self._known.learn(stream, stat, head)
+        known.learn(stat, head)
         return head, end
 
     def read(self, stream: str, after: int = 0, *, byte: int | None = None) -> Iterator[Record]:
@@ -222,33 +216,34 @@ class JsonlStore:
                         if seq > after:
                             yield Record(line[:-1], begin)
                 finally:
-                    known = self._cursors.get(stream)
+                    known = self._known(stream)
+                    cursor = known.cursor
                     # A reader that returned later lines before has to check that itself.
-                    if byte is None and (known is None or known.inode != inode or known.seq < seq):
-                        remember(self._cursors, stream, _Cursor(inode, seq, start))
+                    if byte is None and (cursor is None or cursor.inode != inode or cursor.seq < seq):
+                        known.cursor = Cursor(inode, seq, start)
 
     def _start(self, stream: str, file: BufferedReader, after: int, byte: int | None) -> tuple[int, int, int]:
         """Skip what was passed before, if it is still there: a line has to end where the next is said to begin."""
         inode = os.fstat(file.fileno()).st_ino
         if byte is not None and _is_next(file, byte, after + 1):
             return inode, after, file.seek(byte)
-        cursor = self._cursors.get(stream)
+        known = self._known(stream)
+        cursor = known.cursor
         if cursor is None or cursor.inode != inode or cursor.seq > after:
             return inode, 0, 0
         if not _begins_line(file, cursor.byte):
-            self._cursors.pop(stream, None)
+            known.cursor = None
             return inode, 0, 0
         return inode, cursor.seq, file.seek(cursor.byte)
 
     def head(self, stream: str) -> Head:
         """Return where the stream stands; see `EventStore.head`."""
-        path = self._file(stream)
+        path, known = self._file(stream), self._known(stream)
         with translated(path, "read"):
             try:
-                stat = os.stat(path)  # noqa: PTH116
-                known = self._known.recall(stream, stat)
-                if known is not None:
-                    return known
+                seen = known.head(os.stat(path))  # noqa: PTH116
+                if seen is not None:
+                    return seen
                 descriptor = os.open(path, os.O_RDONLY)
             except FileNotFoundError:
                 return EMPTY
@@ -257,15 +252,15 @@ class JsonlStore:
                 line, end = last_line(descriptor, stat.st_size)
                 head = parse_head(stream, descriptor, line, end)
                 if end == stat.st_size:
-                    self._known.learn(stream, stat, head)
+                    known.learn(stat, head)
                 return head
             finally:
                 os.close(descriptor)
 
     def durable_head(self, stream: str) -> Head:
         """See `EventStore.durable_head`."""
-        now = self.head(stream)
-        if self._durable.get(stream) == now:
+        now, known = self.head(stream), self._known(stream)
+        if known.durable == now:
             return now
         lock = self._lock_file(stream)
         noted = read_note(lock)
@@ -275,8 +270,8 @@ class JsonlStore:
                     # No process is writing, so this is neither being synced nor being taken back.
                     now = self.head(stream)
             if not free:
-                now = self._durable_of(stream, now, lock)
-        remember(self._durable, stream, now)
+                now = _durable_of(now, known.durable, lock)
+        known.durable = now
         return now
 
     def head_at_once(self, stream: str) -> Head | None:
@@ -287,18 +282,9 @@ class JsonlStore:
             return EMPTY
         except OSError:
             return None
-        known = self._known.recall(stream, stat)
-        return known if known is not None and self._durable.get(stream) == known else None
-
-    def _durable_of(self, stream: str, now: Head, lock: str) -> Head:
-        """Return the durable head of a stream that another process may be writing."""
-        noted = read_note(lock)
-        if noted is None or noted == now:
-            return now
-        known = self._durable.get(stream, EMPTY)
-        newest = known if known.seq > noted.seq else noted
-        # A note about more than there is, is that of another log.
-        return newest if newest.seq < now.seq else now
+        known = self._known(stream)
+        head = known.head(stat)
+        return head if head is not None and known.durable == head else None
 
     def settled_head(self, stream: str) -> Head:
         """Return the head once it can neither be lost nor taken back; see `EventStore.settled_head`."""
@@ -423,7 +409,7 @@ class JsonlStore:
             for sidecar in path.parent.glob(f"{path.stem}.torn-*"):
                 sidecar.unlink()
             write_erased(path, stream, self.read(stream), lines)
-            self._forget(stream)
+            self._known(stream).forget()
             self._close(stream)
             sync_folder(path.parent)
 
@@ -431,12 +417,10 @@ class JsonlStore:
         """Remove the streams below a folder, and the folder; see `EventStore.remove`."""
         done = self._removals.remove(folder)
         within = f"{folder}/"
-        for stream in [*self._known, *self._cursors, *self._durable, *self._rooted, *self._open]:
+        for stream in [*self._streams, *self._open]:
             if stream.startswith(within):
                 self._let_go(stream)
-                self._forget(stream)
-                self._durable.pop(stream, None)
-                self._rooted.pop(stream, None)
+                self._streams.pop(stream, None)
         return done
 
     def is_removed(self, first: str) -> bool:
@@ -459,6 +443,16 @@ class JsonlStore:
     def set_seal(self, seal: Seal | None) -> None:
         """See `EventStore.set_seal`."""
         self._seal.put(seal)
+
+
+def _durable_of(now: Head, known: Head | None, lock: str) -> Head:
+    """Return the durable head of a stream that another process may be writing; `known` is the newest one known."""
+    noted = read_note(lock)
+    if noted is None or noted == now:
+        return now
+    newest = known if known is not None and known.seq > noted.seq else noted
+    # A note about more than there is, is that of another log.
+    return newest if newest.seq < now.seq else now
 
 
 def _is_next(file: BufferedReader, byte: int, seq: int) -> bool:
