@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -74,18 +74,37 @@ def lock_beside(path: Path) -> str:
     return str(path.with_suffix(".lock"))
 
 
-def put_in_place(path: Path, data: bytes, *, durable: bool = False) -> None:
-    """Replace a small private file, whole or not at all; only a `durable` one is synced, and its folder never."""
-    fresh = unfinished(path)
-    # A killed process may have left it, or it may be a link.
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+@contextmanager
+def opened_to_read(path: Path | str, what: str) -> Iterator[int | None]:
+    """Yield a descriptor of a file, closed afterwards; None where there is no such file. Errors are `translated`."""
+    descriptor: int | None = None
+    with translated(path, what):
+        with suppress(FileNotFoundError):
+            descriptor = os.open(path, os.O_RDONLY)
+        try:
+            yield descriptor
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+
+def write_new(path: Path, data: bytes, *, durable: bool = False) -> None:
+    """Write a private file that is not there yet; only a `durable` one is synced, and its folder never."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         write_whole(descriptor, data)
         if durable:
             sync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def put_in_place(path: Path, data: bytes, *, durable: bool = False) -> None:
+    """Replace a small private file, whole or not at all; only a `durable` one is synced, and its folder never."""
+    fresh = unfinished(path)
+    # A killed process may have left it, or it may be a link.
+    fresh.unlink(missing_ok=True)
+    write_new(fresh, data, durable=durable)
     fresh.replace(path)
 
 

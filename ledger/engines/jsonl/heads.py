@@ -12,16 +12,17 @@ from pathlib import Path
 
 import msgspec
 
-from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, inspect
+from backstory.ledger.core.commit import EMPTY, Head
 from backstory.ledger.core.errors import CorruptLogError
-from backstory.ledger.disk.files import count_lines, sync, sync_data, sync_folder, write_whole
+from backstory.ledger.disk.files import count_lines, sync_data, sync_folder, write_new
+from backstory.ledger.engines.promises import intact_head
 
 _log = logging.getLogger(__name__)
 
 _NOTE_BYTES = 128
 
 
-class Cursor(msgspec.Struct, frozen=True):
+class FilePlace(msgspec.Struct, frozen=True):
     """Where in a file the line after `seq` begins."""
 
     inode: int
@@ -39,7 +40,7 @@ class KnownStream:
     """
 
     def __init__(self) -> None:
-        self.cursor: Cursor | None = None
+        self.cursor: FilePlace | None = None
         self.durable: Head | None = None
         self.rooted = 0
         self._seen: tuple[tuple[int, int, int], Head] | None = None
@@ -62,16 +63,12 @@ def parse_head(stream: str, descriptor: int, line: bytes, end: int) -> Head:
     """Read the head off the last whole line, which has to be what was written."""
     if end == 0:
         return EMPTY
-    try:
-        found = inspect(line)
-        problem = None if found.intact else "is not what was written"
-    except UNREADABLE:
-        problem = "is no commit"
-    if problem is None:
-        return Head(found.seq, found.hash)
+    found = intact_head(line)
+    if isinstance(found, Head):
+        return found
     byte, number = end - len(line) - 1, count_lines(descriptor, end)
     raise CorruptLogError(
-        f"{stream}: the last line, {number} at byte {byte}, {problem}; nothing is written until it is mended: "
+        f"{stream}: the last line, {number} at byte {byte}, {found}; nothing is written until it is mended: "
         "run `verify`",
         kind="altered",
         stream=stream,
@@ -104,15 +101,11 @@ def move_torn_tail(home: Path, stream: str, descriptor: int, end: int, size: int
     number = 1
     while (aside := home / f"{stream}.torn-{number}").exists():
         number += 1
-    sidecar = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        write_whole(sidecar, tail)
-        sync(sidecar)
+        write_new(aside, tail, durable=True)
     except OSError:
-        aside.unlink()
+        aside.unlink(missing_ok=True)
         raise
-    finally:
-        os.close(sidecar)
     sync_folder(aside.parent)
     os.ftruncate(descriptor, end)
     sync_data(descriptor)

@@ -23,9 +23,10 @@ from pathlib import Path
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.concurrency.recent import Recent
-from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, head_of, prev_of
+from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, head_of
 from backstory.ledger.disk.files import (
     last_line,
+    opened_to_read,
     sync_above,
     sync_data,
     sync_folder,
@@ -33,11 +34,10 @@ from backstory.ledger.disk.files import (
     write_whole,
 )
 from backstory.ledger.disk.locks import FileLocks, kept_free, leased
-from backstory.ledger.engines.following import followed
 from backstory.ledger.engines.jsonl.erasing import remove_moved_aside, write_erased
 from backstory.ledger.engines.jsonl.folder_names import FolderNames, stream_names
 from backstory.ledger.engines.jsonl.heads import (
-    Cursor,
+    FilePlace,
     KnownStream,
     move_torn_tail,
     parse_head,
@@ -48,7 +48,7 @@ from backstory.ledger.engines.jsonl.keys import StreamKeys
 from backstory.ledger.engines.jsonl.removal import Removals
 from backstory.ledger.engines.jsonl.seal import FileSeal
 from backstory.ledger.engines.port import Capabilities, Record, RemovedLog, Seal, StreamState
-from backstory.ledger.engines.promises import other_history, other_version
+from backstory.ledger.engines.promises import followed, must_follow, other_version
 
 _log = logging.getLogger(__name__)
 
@@ -109,10 +109,7 @@ class JsonlStore:
                 raise other_version(stream, 0, expected) from None
             try:
                 head, size = self._head_for_writing(stream, descriptor, stat)
-                if head.seq != expected:
-                    raise other_version(stream, head.seq, expected)
-                if prev_of(lines[0]) != head.hash:
-                    raise other_history(stream, head.seq, "file")
+                must_follow(stream, head, lines[0], expected, "file")
                 self._root(stream, stat.st_ino)
                 self._write(stream, descriptor, size, b"".join([line + b"\n" for line in lines]), head_of(lines[-1]))
             finally:
@@ -173,7 +170,7 @@ class JsonlStore:
             raise
         stat = os.fstat(descriptor)
         known.learn(stat, head)
-        known.cursor = Cursor(stat.st_ino, head.seq, stat.st_size)
+        known.cursor = FilePlace(stat.st_ino, head.seq, stat.st_size)
         self._note(stream, head)
 
     def _note(self, stream: str, head: Head) -> None:
@@ -220,7 +217,7 @@ class JsonlStore:
                     cursor = known.cursor
                     # A reader that returned later lines before has to check that itself.
                     if byte is None and (cursor is None or cursor.inode != inode or cursor.seq < seq):
-                        known.cursor = Cursor(inode, seq, start)
+                        known.cursor = FilePlace(inode, seq, start)
 
     def _start(self, stream: str, file: BufferedReader, after: int, byte: int | None) -> tuple[int, int, int]:
         """Skip what was passed before, if it is still there: a line has to end where the next is said to begin."""
@@ -239,23 +236,19 @@ class JsonlStore:
     def head(self, stream: str) -> Head:
         """Return where the stream stands; see `EventStore.head`."""
         path, known = self._file(stream), self._known(stream)
-        with translated(path, "read"):
-            try:
-                seen = known.head(os.stat(path))  # noqa: PTH116
-                if seen is not None:
-                    return seen
-                descriptor = os.open(path, os.O_RDONLY)
-            except FileNotFoundError:
+        with translated(path, "read"), suppress(FileNotFoundError):
+            seen = known.head(os.stat(path))  # noqa: PTH116
+            if seen is not None:
+                return seen
+        with opened_to_read(path, "read") as descriptor:
+            if descriptor is None:
                 return EMPTY
-            try:
-                stat = os.fstat(descriptor)
-                line, end = last_line(descriptor, stat.st_size)
-                head = parse_head(stream, descriptor, line, end)
-                if end == stat.st_size:
-                    known.learn(stat, head)
-                return head
-            finally:
-                os.close(descriptor)
+            stat = os.fstat(descriptor)
+            line, end = last_line(descriptor, stat.st_size)
+            head = parse_head(stream, descriptor, line, end)
+            if end == stat.st_size:
+                known.learn(stat, head)
+            return head
 
     def durable_head(self, stream: str) -> Head:
         """See `EventStore.durable_head`."""
@@ -288,18 +281,12 @@ class JsonlStore:
 
     def settled_head(self, stream: str) -> Head:
         """Return the head once it can neither be lost nor taken back; see `EventStore.settled_head`."""
-        path = self._file(stream)
-        with self.locked(stream), translated(path, "sync"):
-            try:
-                descriptor = os.open(path, os.O_RDONLY)
-            except FileNotFoundError:
+        with self.locked(stream), opened_to_read(self._file(stream), "sync") as descriptor:
+            if descriptor is None:
                 return EMPTY
-            try:
-                # Its writer may have died, or been interrupted, before the sync.
-                sync_data(descriptor)
-                self._root(stream, os.fstat(descriptor).st_ino)
-            finally:
-                os.close(descriptor)
+            # Its writer may have died, or been interrupted, before the sync.
+            sync_data(descriptor)
+            self._root(stream, os.fstat(descriptor).st_ino)
             head = self.head(stream)
             self._note(stream, head)
             return head
@@ -316,18 +303,12 @@ class JsonlStore:
 
     def torn_tail(self, stream: str) -> Record | None:
         """Return what a crash left behind the last whole line, if anything."""
-        path = self.path(stream)
-        with translated(path, "read"):
-            try:
-                descriptor = os.open(path, os.O_RDONLY)
-            except FileNotFoundError:
+        with opened_to_read(self._file(stream), "read") as descriptor:
+            if descriptor is None:
                 return None
-            try:
-                size = os.fstat(descriptor).st_size
-                _, end = last_line(descriptor, size)
-                return Record(os.pread(descriptor, size - end, end), end) if end < size else None
-            finally:
-                os.close(descriptor)
+            size = os.fstat(descriptor).st_size
+            _, end = last_line(descriptor, size)
+            return Record(os.pread(descriptor, size - end, end), end) if end < size else None
 
     def streams(self, prefix: str = "") -> Iterator[str]:
         """Yield the names of all streams that begin with the prefix, sorted."""

@@ -222,7 +222,7 @@ class Erasing:
 
     def _delete_all(self, name: str, subject: str, last: int) -> None:
         """Delete all messages on a subject, up to a sequence."""
-        sequences = list(self._reading.sequences(name, subject, last))
+        sequences = [message.seq for message in self._reading.every(name, subject, 1, last)]
         # The last one says that the stream is gone, so it goes last.
         self._wire.delete(name, sequences[:-1])
         self._wire.delete(name, sequences[-1:])

@@ -286,11 +286,9 @@ class JetStream(NatsConnection):
         return list(await asyncio.gather(*map(one, works)))
 
     async def _publish(self, messages: Sequence[Outgoing]) -> int | None:
-        send = self._send_one if len(messages) == 1 else self._send_batch
-
         async def attempt(seconds: float) -> int | None:
             try:
-                return await send(messages, seconds)
+                return await self._send(messages, seconds)
             except UnheardError:
                 seal = await self.seal(seal_beside(messages[0].subject))
                 if seal is not None:
@@ -307,22 +305,17 @@ class JetStream(NatsConnection):
     def _way(self, subject: str) -> str:
         return through(subject, self.entrance) if self.entrance else subject
 
-    async def _send_one(self, messages: Sequence[Outgoing], seconds: float) -> int | None:
-        (message,) = messages
-        return _acknowledged(
-            (await self.ask(self._way(message.subject), message.data, seconds, message.headers())).data
-        )
-
-    async def _send_batch(self, messages: Sequence[Outgoing], seconds: float) -> int | None:
-        client = await self.connected()
-        batch = os.urandom(16).hex()
-        for number, message in enumerate(messages, 1):
-            headers = message.headers() | {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
-            if number < len(messages):
+    async def _send(self, messages: Sequence[Outgoing], seconds: float) -> int | None:
+        *others, last = messages
+        headers = last.headers()
+        if others:
+            client, batch = await self.connected(), os.urandom(16).hex()
+            for number, message in enumerate(others, 1):
+                placed = message.headers() | {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
                 with translated():
-                    await client.publish(self._way(message.subject), message.data, headers=headers)
-        headers["Nats-Batch-Commit"] = "1"
-        return _acknowledged((await self.ask(self._way(message.subject), message.data, seconds, headers)).data)
+                    await client.publish(self._way(message.subject), message.data, headers=placed)
+            headers |= {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(len(messages)), "Nats-Batch-Commit": "1"}
+        return _acknowledged((await self.ask(self._way(last.subject), last.data, seconds, headers)).data)
 
     async def _get(self, name: str, what: Mapping[str, object]) -> Stored | None:
         return (await self._api(f"STREAM.MSG.GET.{name}", what, _Got, absent=_NO_MESSAGE)).message

@@ -27,7 +27,6 @@ from backstory.ledger.core.errors import (
     UnknownOutcomeError,
 )
 from backstory.ledger.disk.named_locks import polled
-from backstory.ledger.engines.following import followed
 from backstory.ledger.engines.nats.address import NatsAddress, read_address
 from backstory.ledger.engines.nats.erasing import Erasing
 from backstory.ledger.engines.nats.holding import NatsHolds, StreamHold, name_header
@@ -38,7 +37,7 @@ from backstory.ledger.engines.nats.sealing import Sealing
 from backstory.ledger.engines.nats.setup import Setup
 from backstory.ledger.engines.nats.subjects import COMMITS, EMPTY, KEYS, Subjects, name_of, spell
 from backstory.ledger.engines.port import Capabilities, Record, RemovedLog, Seal, StreamLook, StreamState
-from backstory.ledger.engines.promises import other_history, other_version
+from backstory.ledger.engines.promises import followed, must_follow
 
 __all__ = ["NatsStore"]
 
@@ -118,7 +117,7 @@ class NatsStore:
                 # An append under this lock may have arrived although its outcome was unknown.
                 tip = self._standing(stream, hold)
             while True:
-                self._must_follow(stream, tip, lines[0], expected)
+                must_follow(stream, tip.head, lines[0], expected, "stream")
                 origin = tip.origin if tip.head.seq else wire.last_seq(self._subjects.jetstream_of(stream))
                 at = wire.publish(self._messages(stream, lines, tip, origin))
                 if at is not None:
@@ -163,12 +162,6 @@ class NatsStore:
         self._reading.note(stream, Tip(tip.at, tip.head, tip.end, tip.origin))
         if hold.tip is not None:
             hold.tip = tip
-
-    def _must_follow(self, stream: str, tip: Tip, line: bytes, expected: int) -> None:
-        if tip.head.seq != expected:
-            raise other_version(stream, tip.head.seq, expected)
-        if prev_of(line) != tip.head.hash:
-            raise other_history(stream, expected, "stream")
 
     def _must_fit(self, stream: str, lines: Sequence[bytes]) -> None:
         most = self._connection.max_payload() - _ROOM

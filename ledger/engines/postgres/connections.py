@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, LiteralString, TypeVar
 
@@ -34,7 +34,18 @@ _MOST_HELD = 32
 """How many connections of a process hold something at most: one for each lock, one for all leases."""
 
 _POOL_SECONDS = 1.0
-_UNMIGRATED = (errors.UndefinedTable, errors.InvalidSchemaName, errors.UndefinedFunction, errors.UndefinedColumn)
+_UNMIGRATED = "the database has no tables of ours: run `backstory migrate`"
+_HINTS: Mapping[type[psycopg.Error], str] = {
+    errors.UndefinedTable: _UNMIGRATED,
+    errors.InvalidSchemaName: _UNMIGRATED,
+    errors.UndefinedFunction: _UNMIGRATED,
+    errors.UndefinedColumn: _UNMIGRATED,
+    errors.InsufficientPrivilege: "the role lacks the right: grant it as docs/how-to/postgres.md says",
+    errors.ReadOnlySqlTransaction: "this is a standby, or default_transaction_read_only is on: connect to the primary, "
+    "with target_session_attrs=read-write",
+    errors.QueryCanceled: "raise statement_timeout for this role, unless an administrator cancelled it",
+    errors.DiskFull: "free space on the disk of the server",
+}
 
 
 class Connection(psycopg.Connection[TupleRow]):
@@ -211,23 +222,9 @@ class Connections:
                 f"cannot {doing} in {where}: another process keeps a lock after {self.timeout:g} s: "
                 "end that process, or raise file_lock_timeout_seconds"
             )
-        if isinstance(error, _UNMIGRATED):
-            hint = "the database has no tables of ours: run `backstory migrate`"
-        elif isinstance(error, errors.InsufficientPrivilege):
-            hint = "the role lacks the right: grant it as docs/how-to/postgres.md says"
-        elif isinstance(error, errors.ReadOnlySqlTransaction):
-            hint = (
-                "this is a standby, or default_transaction_read_only is on: connect to the primary, with "
-                "target_session_attrs=read-write"
-            )
-        elif isinstance(error, errors.QueryCanceled):
-            hint = "raise statement_timeout for this role, unless an administrator cancelled it"
-        elif isinstance(error, errors.DiskFull):
-            hint = "free space on the disk of the server"
-        elif is_lost(error):
-            hint = "is the server running, and are host, port, database, user and password right?"
-        else:
-            hint = "see the server's log"
+        lost = "is the server running, and are host, port, database, user and password right?"
+        otherwise = lost if is_lost(error) else "see the server's log"
+        hint = next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), otherwise)
         return StoreError(f"cannot {doing} in {where}: {said}; {hint}")
 
     def close(self) -> None:

@@ -12,12 +12,12 @@ from contextlib import AbstractContextManager
 from typing import LiteralString
 
 from psycopg.abc import Params
+from psycopg.rows import TupleRow
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.concurrency.forks import Renews, register
 from backstory.ledger.core.commit import EMPTY, Head
 from backstory.ledger.core.errors import StoreError
-from backstory.ledger.engines.following import followed
 from backstory.ledger.engines.port import Capabilities, Record, RemovedLog, Seal, StreamLook, StreamState
 from backstory.ledger.engines.postgres.address import PostgresAddress
 from backstory.ledger.engines.postgres.appending import Appends
@@ -29,6 +29,7 @@ from backstory.ledger.engines.postgres.holds import Holds
 from backstory.ledger.engines.postgres.leases import Leases
 from backstory.ledger.engines.postgres.migrating import must_be_migrated
 from backstory.ledger.engines.postgres.sealing import DatabaseSeal
+from backstory.ledger.engines.promises import followed
 
 __all__ = ["PostgresStore"]
 
@@ -173,15 +174,18 @@ class PostgresStore:
 
     def streams(self, prefix: str = "") -> Iterator[str]:
         """Yield the names of all streams that begin with the prefix, sorted."""
-        asked = {"prefix": prefix, "end": _end_of(prefix), "most": _NAMES}
+        for (name,) in self._paged("list the streams", _STREAMS, {"prefix": prefix, "end": _end_of(prefix)}):
+            yield name
+
+    def _paged(self, doing: str, query: LiteralString, asked: Mapping[str, object]) -> Iterator[TupleRow]:
+        """Yield the rows of a query in the order of their first column, page by page."""
         last = ""
         while True:
-            names = self._connections.rows("list the streams", _STREAMS, {**asked, "last": last})
-            for (name,) in names:
-                yield name
-            if len(names) < _NAMES:
+            rows = self._connections.rows(doing, query, {**asked, "last": last, "most": _NAMES})
+            yield from rows
+            if len(rows) < _NAMES:
                 return
-            last = names[-1][0]
+            last = rows[-1][0]
 
     def folders(self, folder: str) -> Sequence[str]:
         """Return the names right below a folder; see `EventStore.folders`.
@@ -259,13 +263,8 @@ class PostgresStore:
 
     def removed_logs(self) -> Iterator[RemovedLog]:
         """Yield the marks of all removed logs; see `EventStore.removed_logs`."""
-        last = ""
-        while True:
-            rows = self._connections.rows("read what was removed", _REMOVED, (last, _NAMES))
-            for last, at, kind, seq, digest in rows:
-                yield RemovedLog(last, at, kind, Head(seq, digest))
-            if len(rows) < _NAMES:
-                return
+        for first, at, kind, seq, digest in self._paged("read what was removed", _REMOVED, {}):
+            yield RemovedLog(first, at, kind, Head(seq, digest))
 
     def restore_removed(self, log: RemovedLog) -> None:
         """Put the mark of a log that was removed from another engine; see `EventStore.restore_removed`."""
@@ -319,7 +318,9 @@ WHERE name >= %(prefix)s AND name > %(last)s AND starts_with(name, %(prefix)s)
 ORDER BY name LIMIT %(most)s
 """
 
-_REMOVED = "SELECT first, at, kind, seq, hash FROM backstory.removed WHERE first > %s ORDER BY first LIMIT %s"
+_REMOVED = """
+SELECT first, at, kind, seq, hash FROM backstory.removed WHERE first > %(last)s ORDER BY first LIMIT %(most)s
+"""
 
 _FOLDERS = """
 WITH RECURSIVE found AS (
