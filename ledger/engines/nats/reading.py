@@ -204,15 +204,13 @@ class StreamReading:
             shrunk.append(shrunk[-1] + found[seq].shrunk)
         return Stubs(last, found, seqs, shrunk, messages)
 
-    def read(self, stream: str, after: int, origin: int | None = None) -> Iterator[Record]:
+    def read(self, stream: str, after: int) -> Iterator[Record]:
         """Yield the lines after a seq, up to where the stream stands now.
 
         Messages may be deleted meanwhile, by an erasure or a removal. So where some are missing, the stubs are read
         again; where the stream was removed, no line follows.
         """
         tip, stubs = self.state(stream)
-        if origin is not None and tip.origin != origin:
-            return
         seq = after
         for number, message in chain(self._commits(stream, after, tip), [(tip.head.seq + 1, None)]):
             if any(missing not in stubs.by_seq for missing in range(seq + 1, number)):
