@@ -1,7 +1,6 @@
 """File locks between the threads of a process and between processes; they are released when their holder ends.
 
-A lock file stays open between two uses, because opening it costs more than locking it. A lock on a file that is no
-longer at its path would protect nothing, so this is checked at each use.
+A lock on a file that is no longer at its path would protect nothing, so this is checked at each use.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from backstory.ledger.concurrency.clock import Clock
@@ -17,32 +16,23 @@ from backstory.ledger.concurrency.forks import register
 from backstory.ledger.disk.files import open_in_folder, take_back, translated
 from backstory.ledger.disk.named_locks import Hold, NamedLocks, held_elsewhere, polled
 
-_KEPT_OPEN = 128
 _ATTEMPTS = 3
 """How often a lock file that goes meanwhile is made again at once, before the next try."""
 
 
 class _FileHold(Hold):
-    """The lock on a file among the threads of this process; the file may stay open between two uses."""
+    """The lock on a file among the threads of this process."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.descriptor: int | None = None
-        self.file = (0, 0)
-        """Which file the descriptor is of: device and inode."""
-        self.made: Sequence[Path] | None = None
-        """The folders that were made for the lock file, until it is released for the first time since it was opened."""
-
-    def is_spare(self) -> bool:
-        """See `Hold.is_spare`."""
-        return self.descriptor is None
+    descriptor: int | None = None
+    made: Sequence[Path] = ()
+    """The folders that were made for the lock file."""
 
 
 class FileLocks(NamedLocks[_FileHold]):
     """Exclusive locks by path, re-entrant in a thread; `timeout` is how many seconds to wait for another holder.
 
-    With `tidy` a lock file goes when it is released the first time, with the folders that were made for it, if only
-    locks and leases lie beside it: what is locked just after its removal leaves nothing that shows its name.
+    With `tidy` an empty lock file goes when it is released, with the folders that were made for it, if only locks and
+    leases lie beside it: what is locked just after its removal leaves nothing that shows its name.
 
     Paths are plain texts: of what every commit pays for, making a Path was a good part.
     """
@@ -51,14 +41,15 @@ class FileLocks(NamedLocks[_FileHold]):
         self._timeout = timeout
         self._clock = clock
         self._tidy = tidy
-        self._open = 0
         super().__init__(_FileHold)
         register(self)
 
     def renew(self) -> None:
-        """Close the lock files in a forked child, which would share the locks with its parent."""
+        """Close the lock files that are held in a forked child, which would share the locks with its parent."""
         for hold in self._holds.values():
-            self._close(hold)
+            if hold.descriptor is not None:
+                os.close(hold.descriptor)
+                hold.descriptor = None
         self._forget()
 
     @contextmanager
@@ -75,14 +66,6 @@ class FileLocks(NamedLocks[_FileHold]):
         finally:
             self._give_back(hold)
 
-    def among_threads(self, path: str) -> AbstractContextManager[object]:
-        """Keep the other threads of this process off, and only these: the file is neither made nor locked.
-
-        Raises:
-            LockTimeoutError: Another thread holds it.
-        """
-        return self._among_threads(path, self._timeout)
-
     def write_note(self, path: str, note: bytes) -> None:
         """Write a note at the beginning of a lock file that this thread holds; readers need no lock to read it.
 
@@ -93,85 +76,47 @@ class FileLocks(NamedLocks[_FileHold]):
         if hold is not None and hold.descriptor is not None:
             os.pwrite(hold.descriptor, note, 0)
 
-    def close(self) -> None:
-        """Close the lock files that are not held; they are opened again on demand."""
-        with self._guard:
-            holds = list(self._holds.values())
-            for hold in holds:
-                hold.users += 1
-        for hold in holds:
-            if hold.lock.acquire(blocking=False):
-                try:
-                    if hold.depth == 0:
-                        self._close(hold)
-                finally:
-                    hold.lock.release()
-            self._left(hold)
-
-    def __del__(self) -> None:
-        for hold in self._holds.values():
-            self._close(hold)
-
     def _lock(self, hold: _FileHold, timeout: float) -> None:
-        with translated(hold.name, "lock"):
-            if not polled(lambda: self._try(hold), timeout, self._clock):
-                raise held_elsewhere(hold.name, timeout)
+        def opened() -> int:
+            with suppress(FileNotFoundError):
+                return os.open(hold.name, os.O_RDWR)
+            descriptor, folders = open_in_folder(Path(hold.name), os.O_RDWR)
+            hold.made = (*hold.made, *folders)
+            return descriptor
 
-    def _try(self, hold: _FileHold) -> bool | None:
-        path = hold.name
-        for _ in range(_ATTEMPTS):
-            if hold.descriptor is None:
-                hold.descriptor, hold.made = open_in_folder(Path(path), os.O_RDWR)
-                self._open += 1
-                opened = os.fstat(hold.descriptor)
-                hold.file = (opened.st_dev, opened.st_ino)
-            try:
-                fcntl.flock(hold.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                now = os.stat(path)  # noqa: PTH116
-                if (now.st_dev, now.st_ino) == hold.file:
-                    return True
-            except BlockingIOError:
-                return None
-            except FileNotFoundError:
-                pass
-            except BaseException:
-                self._close(hold)
-                raise
-            # Its last holder took it away.
-            self._close(hold)
-        return None
+        hold.made = ()
+        with translated(hold.name, "lock"):
+            hold.descriptor = polled(lambda: try_lock(hold.name, opened), timeout, self._clock)
+        if hold.descriptor is None:
+            raise held_elsewhere(hold.name, timeout)
 
     def _unlock(self, hold: _FileHold) -> None:
-        if hold.descriptor is None:
+        descriptor, hold.descriptor = hold.descriptor, None
+        if descriptor is None:
             # In a forked child it stays the parent's.
             return
-        made, hold.made = hold.made, None
-        taken_back = self._tidy and made is not None and _took_back(hold, made)
-        if taken_back or self._open > _KEPT_OPEN:
-            self._close(hold)
-        else:
-            fcntl.flock(hold.descriptor, fcntl.LOCK_UN)
-
-    def _close(self, hold: _FileHold) -> None:
-        if hold.descriptor is not None:
-            os.close(hold.descriptor)
-            hold.descriptor = None
-            self._open -= 1
+        try:
+            if self._tidy:
+                _take_back(hold, descriptor)
+            # Said, not left to closing: a forked process may have the descriptor too.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        finally:
+            os.close(descriptor)
 
 
-def _took_back(hold: _FileHold, made: Sequence[Path]) -> bool:
-    """Remove a held lock file where only locks and leases are beside it."""
+def _take_back(hold: _FileHold, descriptor: int) -> None:
+    """Remove a held lock file that is empty, where only locks and leases are beside it."""
+    ours = os.fstat(descriptor)
+    if ours.st_size:
+        return
     path = Path(hold.name)
     with suppress(OSError):
-        now = path.stat()
-        if (now.st_dev, now.st_ino) != hold.file:
-            # The folder was removed meanwhile, and another process has made a lock file of its own there.
-            return False
+        # If the folder was removed meanwhile, another process may have made a lock file of its own there.
+        if not os.path.samestat(path.stat(), ours):
+            return
         if all(name.endswith(".lock") or ".lease-" in name for name in os.listdir(path.parent)):  # noqa: PTH208
             path.unlink()
-            take_back(made)
-            return True
-    return False
+            take_back(hold.made)
 
 
 @contextmanager
@@ -252,13 +197,13 @@ def leased(path: Path) -> Iterator[bool]:
             held.end()
 
 
-def try_lock(path: Path, opened: Callable[[], int], how: int = fcntl.LOCK_EX) -> int | None:
+def try_lock(path: str | Path, opened: Callable[[], int], how: int = fcntl.LOCK_EX) -> int | None:
     """Lock the file at a path as it is `opened`, without waiting; return its descriptor, None where it is held."""
-    while True:
+    for _ in range(_ATTEMPTS):
         descriptor = opened()
         try:
             fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-            if os.path.samestat(path.stat(), os.fstat(descriptor)):
+            if os.path.samestat(os.stat(path), os.fstat(descriptor)):  # noqa: PTH116
                 return descriptor
         except BlockingIOError:
             os.close(descriptor)
@@ -268,4 +213,6 @@ def try_lock(path: Path, opened: Callable[[], int], how: int = fcntl.LOCK_EX) ->
         except BaseException:
             os.close(descriptor)
             raise
+        # Its last holder took it away.
         os.close(descriptor)
+    return None

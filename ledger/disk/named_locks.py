@@ -28,10 +28,6 @@ class Hold:
         """How many threads have it or wait for it."""
         self.depth = 0
 
-    def is_spare(self) -> bool:
-        """Whether it may be dropped while no thread uses it."""
-        return True
-
 
 _H = TypeVar("_H", bound=Hold)
 
@@ -121,7 +117,7 @@ class NamedLocks(Generic[_H]):
         """Count one user less, and drop a lock without users."""
         with self._guard:
             hold.users -= 1
-            if not hold.users and hold.is_spare() and self._holds.get(hold.name) is hold:
+            if not hold.users and self._holds.get(hold.name) is hold:
                 del self._holds[hold.name]
 
 

@@ -80,7 +80,6 @@ class FactUse:
             unwritten = list(self.unwritten)
         for use in unwritten:
             use.flush()
-        self.locks.close()
 
 
 class ScopeUse(ReadModel):

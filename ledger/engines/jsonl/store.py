@@ -4,8 +4,7 @@
 append takes the lock, checks the head, and makes one write and one sync; before a process's first append to a file
 the folders above it are synced. A last line without a line break was cut short by a crash: the next holder of the lock
 moves it to `<stream>.torn-<n>` and reports it. Any other damage is left for a person to judge. An erasure writes a new
-file and puts it in the place of the old one. Files stay open between two appends, because opening one costs more than
-locking it.
+file and puts it in the place of the old one.
 
 After a sync, and before it releases the lock, a writer notes the head in the lock file. So a reader knows without the
 lock what is durable: everything up to the note, or the whole file while no process holds the lock.
@@ -53,7 +52,7 @@ from backstory.ledger.engines.promises import followed, must_follow, other_versi
 _log = logging.getLogger(__name__)
 
 _FOLLOW_POLL_SECONDS = 0.2
-_KEPT_OPEN = 128
+_TO_WRITE = os.O_RDWR | os.O_APPEND
 _REMEMBERED = 4096
 
 
@@ -69,8 +68,6 @@ class JsonlStore:
         self._clock = clock or SystemClock()
         self._streams: Recent[str, KnownStream] = Recent(_REMEMBERED)
         self._home_rooted = False
-        self._open: dict[str, tuple[int, int]] = {}
-        self._process = os.getpid()
         self._locks = FileLocks(lock_timeout, self._clock, tidy=True)
         self._seal = FileSeal(self.home, lock_timeout, self._clock)
         self._removals = Removals(self.home, self._locks, self._clock, self._seal.must_allow)
@@ -104,40 +101,17 @@ class JsonlStore:
         with self.locked(stream), translated(path, "write"):
             self._seal.must_allow()
             try:
-                descriptor, stat = self._opened(stream, path, create=expected == 0)
+                descriptor = os.open(path, _TO_WRITE | (os.O_CREAT if expected == 0 else 0), 0o600)
             except FileNotFoundError:
                 raise other_version(stream, 0, expected) from None
             try:
+                stat = os.fstat(descriptor)
                 head, size = self._head_for_writing(stream, descriptor, stat)
                 must_follow(stream, head, lines[0], expected, "file")
                 self._root(stream, stat.st_ino)
                 self._write(stream, descriptor, size, b"".join([line + b"\n" for line in lines]), head_of(lines[-1]))
             finally:
-                # Only here, under the stream's lock, can no other thread be writing through its descriptor.
-                if len(self._open) > _KEPT_OPEN:
-                    self._close(stream)
-
-    def _opened(self, stream: str, path: str | Path, *, create: bool = False) -> tuple[int, os.stat_result]:
-        """Return the file's descriptor, kept from the last time if it is still that of the file at the path."""
-        if self._process != os.getpid():
-            # What the parent has open goes on being the parent's.
-            self._open, self._process = {}, os.getpid()
-        kept = self._open.get(stream)
-        if kept is not None:
-            with suppress(FileNotFoundError):
-                stat = os.stat(path)  # noqa: PTH116
-                if stat.st_ino == kept[1]:
-                    return kept[0], stat
-            self._close(stream)
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0), 0o600)
-        stat = os.fstat(descriptor)
-        self._open[stream] = (descriptor, stat.st_ino)
-        return descriptor, stat
-
-    def _close(self, stream: str) -> None:
-        kept = self._open.pop(stream, None)
-        if kept is not None:
-            os.close(kept[0])
+                os.close(descriptor)
 
     def _root(self, stream: str, inode: int) -> None:
         """Sync the folders that lead to a file, before the first line that this process adds to it.
@@ -336,20 +310,7 @@ class JsonlStore:
         return Capabilities(path=self.path, was_repaired=self.was_repaired, head_at_once=self.head_at_once)
 
     def close(self) -> None:
-        """Close what is kept open between two appends; the store can be used again."""
-        for stream in list(self._open):
-            self._let_go(stream)
-        self._locks.close()
-
-    def _let_go(self, stream: str) -> None:
-        # Only threads of this process use the descriptor, and the lock's file may be gone with its folder.
-        with self._locks.among_threads(self._lock_file(stream)):
-            self._close(stream)
-
-    def __del__(self) -> None:
-        if self._process == os.getpid():
-            for descriptor, _ in self._open.values():
-                os.close(descriptor)
+        """Do nothing: no file is kept open."""
 
     def locked(self, stream: str, *, wait: bool = True) -> AbstractContextManager[None]:
         """Hold the stream's lock; see `EventStore.locked`."""
@@ -385,22 +346,24 @@ class JsonlStore:
             remove_moved_aside(path)
             if not lines:
                 return
-            descriptor, stat = self._opened(stream, path)
-            self._head_for_writing(stream, descriptor, stat)
+            descriptor = os.open(path, _TO_WRITE)
+            try:
+                # It moves a torn tail aside.
+                self._head_for_writing(stream, descriptor, os.fstat(descriptor))
+            finally:
+                os.close(descriptor)
             for sidecar in path.parent.glob(f"{path.stem}.torn-*"):
                 sidecar.unlink()
             write_erased(path, stream, self.read(stream), lines)
             self._known(stream).forget()
-            self._close(stream)
             sync_folder(path.parent)
 
     def remove(self, folder: str) -> bool:
         """Remove the streams below a folder, and the folder; see `EventStore.remove`."""
         done = self._removals.remove(folder)
         within = f"{folder}/"
-        for stream in [*self._streams, *self._open]:
+        for stream in list(self._streams):
             if stream.startswith(within):
-                self._let_go(stream)
                 self._streams.pop(stream, None)
         return done
 
