@@ -115,10 +115,6 @@ class AgentMarkers:
         )
         return True
 
-    def close(self) -> None:
-        """Close the lock files."""
-        self._locks.close()
-
 
 def _folder_of(user: str, agent: str) -> Path | None:
     """Return DeerFlow's folder of an agent; None in a DeerFlow that has no such folders."""

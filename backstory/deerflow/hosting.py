@@ -253,7 +253,7 @@ class Hosting:
             if self._closed:
                 return
             # Another thread may open the home again as soon as the lock is free, so close the one that was open.
-            home, model, working, markers = self.home, self._model, self._working, self._markers
+            home, model, working = self.home, self._model, self._working
             self._worker.stop()
             self._closed = True
 
@@ -261,7 +261,6 @@ class Hosting:
             if working is not None:
                 working.join(max(0.0, until - time.monotonic()))
             home.close()
-            markers.close()
             if model is not None:
                 model.close()
             return True

@@ -224,8 +224,6 @@ class Faults:
         with self._mutex:
             for state in list(self._unwritten):
                 self._write(state)
-        self._locks.close()
-        self._purging.close()
 
     def purge(self, state: ScopeFaults) -> None:
         """Delete the counts of a memory, and its faults.json.

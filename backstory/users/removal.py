@@ -53,7 +53,6 @@ def forget_user(
     # An engine may keep the logs elsewhere than the read models.
     locks = FileLocks(_LOCK_SECONDS, SystemClock())
     removed = Removals(home, locks, SystemClock()).remove(user.folder) or removed
-    locks.close()
     services.outbox.discard(scopes)
     for scope in scopes:
         # What another thread of this process has built meanwhile.

@@ -44,6 +44,8 @@ _READERS_SECONDS = 2.0
 _DOING = "witness"
 
 Batch = dict[Scope, Head | None]
+_Heads = tuple[Head, Head]
+"""Of the ledger and of the transcript."""
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -173,9 +175,14 @@ class HeadSender(Jobs[Batch]):
         Raises:
             StoreError, CorruptLogError: The heads cannot be read.
         """
+        heads, sent = self._heads(scope)
+        return heads == sent
+
+    def _heads(self, scope: Scope) -> tuple[_Heads, _Heads]:
+        """Return the heads of both streams, and those that were sent last."""
+        heads = self._store.head(scope.stream(LEDGER)), self._store.head(scope.stream(TRANSCRIPT))
         last = self._sent.of(scope)
-        known = (EMPTY, EMPTY) if last is None else (last.ledger, last.transcript)
-        return known == tuple(self._store.head(scope.stream(kind)) for kind in (LEDGER, TRANSCRIPT))
+        return heads, (EMPTY, EMPTY) if last is None else (last.ledger, last.transcript)
 
     # The thread.
 
@@ -233,13 +240,11 @@ class HeadSender(Jobs[Batch]):
                 self._put(scope, None)
             while self._noted or self._sending:
                 wanted = self._wanted = self._begun + 1
-                if not self._wake():
-                    batch = self._take()
-                    done = self._deliver(batch)
-                    self._settle(batch, done)
-                    return done
-                left = end - time.monotonic()
-                self._changed.wait_for(lambda: self._is_idle() or self._failed >= wanted, left)  # noqa: B023
+                if self._wake():
+                    left = end - time.monotonic()
+                    self._changed.wait_for(lambda: self._is_idle() or self._failed >= wanted, left)  # noqa: B023
+                else:
+                    self._run(self._take())
                 if self._failed >= wanted or time.monotonic() >= end:
                     break
             return self._is_idle()
@@ -263,7 +268,7 @@ class HeadSender(Jobs[Batch]):
     def _deliver(self, batch: Batch) -> bool:
         """Send a batch; return whether nothing of it is left."""
         done = True
-        heads: dict[Scope, tuple[Head, Head]] = {}
+        heads: dict[Scope, _Heads] = {}
         for scope, head in batch.items():
             try:
                 with self._busy:
@@ -281,23 +286,20 @@ class HeadSender(Jobs[Batch]):
                 heads[scope] = found
         return (not heads or self._send(heads)) and done
 
-    def _newest(self, scope: Scope, noted: Head | None) -> tuple[Head, Head] | None:
+    def _newest(self, scope: Scope, noted: Head | None) -> _Heads | None:
         """Return the durable heads of both streams; None if they were sent already or the streams are empty."""
-        ledger, transcript = (self._store.head(scope.stream(kind)) for kind in (LEDGER, TRANSCRIPT))
-        last = self._sent.of(scope)
-        known = {noted} if last is None else {noted, last.ledger, last.transcript}
-        if (last is not None and (last.ledger, last.transcript) == (ledger, transcript)) or not (
-            ledger.seq or transcript.seq
-        ):
+        heads, sent = self._heads(scope)
+        if heads in (sent, (EMPTY, EMPTY)):
             return None
         # A line whose sync fails may be cut off again, so a head must be durable before it is sent.
-        if ledger.seq and ledger not in known:
-            ledger = self._store.settled_head(scope.stream(LEDGER))
-        if transcript.seq and transcript not in known:
-            transcript = self._store.settled_head(scope.stream(TRANSCRIPT))
+        durable = {EMPTY, noted, *sent}
+        ledger, transcript = (
+            head if head in durable else self._store.settled_head(scope.stream(kind))
+            for kind, head in zip((LEDGER, TRANSCRIPT), heads, strict=True)
+        )
         return ledger, transcript
 
-    def _send(self, heads: Mapping[Scope, tuple[Head, Head]]) -> bool:
+    def _send(self, heads: Mapping[Scope, _Heads]) -> bool:
         at = spell_moment(self._clock.now())
         lines = b"".join(msgspec.json.encode(WitnessLine.of(scope, *pair, at)) + b"\n" for scope, pair in heads.items())
         try:

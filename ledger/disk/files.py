@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -65,13 +65,14 @@ def write_whole(descriptor: int, data: bytes) -> None:
         rest = rest[written:]
 
 
-def write_new(path: Path, pieces: Iterable[bytes]) -> None:
-    """Write and sync a private file that was not there; after a failure it is not there either."""
+def write_new(path: Path, pieces: Iterable[bytes], *, durable: bool = True) -> None:
+    """Write a private file that was not there, and sync it if it is to be durable; after a failure it is not there."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         for piece in pieces:
             write_whole(descriptor, piece)
-        sync(descriptor)
+        if durable:
+            sync(descriptor)
     except OSError:
         path.unlink()
         raise
@@ -95,18 +96,26 @@ def lock_beside(path: Path) -> str:
     return str(path.with_suffix(".lock"))
 
 
+@contextmanager
+def opened_to_read(path: Path | str, what: str) -> Iterator[int | None]:
+    """Yield a descriptor of a file, closed afterwards; None where there is no such file. Errors are `translated`."""
+    descriptor: int | None = None
+    with translated(path, what):
+        with suppress(FileNotFoundError):
+            descriptor = os.open(path, os.O_RDONLY)
+        try:
+            yield descriptor
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+
 def put_in_place(path: Path, data: bytes, *, durable: bool = False) -> None:
     """Replace a small private file, whole or not at all; only a `durable` one is synced, and its folder never."""
     fresh = unfinished(path)
     # A killed process may have left it, or it may be a link.
     fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        write_whole(descriptor, data)
-        if durable:
-            sync(descriptor)
-    finally:
-        os.close(descriptor)
+    write_new(fresh, [data], durable=durable)
     fresh.replace(path)
 
 

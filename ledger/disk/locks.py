@@ -1,54 +1,38 @@
 """File locks between the threads of a process and between processes; they are released when their holder ends.
 
-A lock file stays open between two uses, because opening it costs more than locking it. A lock on a file that is no
-longer at its path would protect nothing, so this is checked at each use.
+A lock on a file that is no longer at its path would protect nothing, so this is checked at each use.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import TypeVar
 
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.concurrency.forks import register
-from backstory.ledger.core.errors import LockTimeoutError
 from backstory.ledger.disk.files import open_in_folder, take_back, translated
+from backstory.ledger.disk.named_locks import Hold, NamedLocks, held_elsewhere, polled
 
-_T = TypeVar("_T")
-
-_POLL_SECONDS = (0.0005, 0.02)
-_KEPT_OPEN = 128
 _ATTEMPTS = 3
 """How often a lock file that goes meanwhile is made again at once, before the next try."""
 
 
-class _Hold:
-    """One lock among the threads of this process; the one that has it may take it again."""
+class _FileHold(Hold):
+    """The lock on a file among the threads of this process."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.lock = threading.RLock()
-        self.users = 0
-        """How many threads have it or wait for it."""
-        self.depth = 0
-        self.descriptor: int | None = None
-        self.file = (0, 0)
-        """Which file the descriptor is of: device and inode."""
-        self.made: Sequence[Path] | None = None
-        """The folders that were made for the lock file, until it is released for the first time since it was opened."""
+    descriptor: int | None = None
+    made: Sequence[Path] = ()
+    """The folders that were made for the lock file."""
 
 
-class FileLocks:
+class FileLocks(NamedLocks[_FileHold]):
     """Exclusive locks by path, re-entrant in a thread; `timeout` is how many seconds to wait for another holder.
 
-    With `tidy` a lock file goes when it is released the first time, with the folders that were made for it, if only
-    locks and leases lie beside it: what is locked just after its removal leaves nothing that shows its name.
+    With `tidy` an empty lock file goes when it is released, with the folders that were made for it, if only locks and
+    leases lie beside it: what is locked just after its removal leaves nothing that shows its name.
 
     Paths are plain texts: of what every commit pays for, making a Path was a good part.
     """
@@ -57,63 +41,30 @@ class FileLocks:
         self._timeout = timeout
         self._clock = clock
         self._tidy = tidy
-        self._guard = threading.RLock()
-        self._holds: dict[str, _Hold] = {}
-        self._open = 0
+        super().__init__(_FileHold)
         register(self)
 
     def renew(self) -> None:
-        """Close the lock files in a forked child, which would share the locks with its parent."""
-        self._guard = threading.RLock()
+        """Close the lock files that are held in a forked child, which would share the locks with its parent."""
         for hold in self._holds.values():
-            self._close(hold)
-        self._holds = {}
+            if hold.descriptor is not None:
+                os.close(hold.descriptor)
+                hold.descriptor = None
+        self._forget()
 
-    def held(self, path: str, *, wait: bool = True) -> AbstractContextManager[None]:
+    @contextmanager
+    def held(self, path: str, *, wait: bool = True) -> Iterator[None]:
         """Hold the lock; without `wait` it is had at once or not at all.
 
         Raises:
             LockTimeoutError: Another thread or process holds it.
             StoreError: The lock file cannot be made.
         """
-        return _Held(self, path, self._timeout if wait else 0.0)
-
-    @contextmanager
-    def among_threads(self, path: str) -> Iterator[None]:
-        """Keep the other threads of this process off, and only these: the file is neither made nor locked.
-
-        Raises:
-            LockTimeoutError: Another thread holds it.
-        """
-        hold = self._acquired(path, self._timeout)
+        hold = self._take(path, self._timeout if wait else 0.0)
         try:
             yield
         finally:
-            hold.lock.release()
-            self._left(hold)
-
-    def take(self, path: str, timeout: float) -> _Hold:
-        """Take the lock, or take it again; see `held`."""
-        hold = self._acquired(path, timeout)
-        try:
-            if hold.depth == 0:
-                self._lock(path, hold, timeout)
-        except BaseException:
-            hold.lock.release()
-            self._left(hold)
-            raise
-        hold.depth += 1
-        return hold
-
-    def give_back(self, hold: _Hold) -> None:
-        """Release the lock as often as it was taken."""
-        try:
-            hold.depth -= 1
-            if hold.depth == 0:
-                self._unlock(hold)
-        finally:
-            hold.lock.release()
-            self._left(hold)
+            self._give_back(hold)
 
     def write_note(self, path: str, note: bytes) -> None:
         """Write a note at the beginning of a lock file that this thread holds; readers need no lock to read it.
@@ -125,141 +76,47 @@ class FileLocks:
         if hold is not None and hold.descriptor is not None:
             os.pwrite(hold.descriptor, note, 0)
 
-    def close(self) -> None:
-        """Close the lock files that are not held; they are opened again on demand."""
-        with self._guard:
-            holds = list(self._holds.values())
-            for hold in holds:
-                hold.users += 1
-        for hold in holds:
-            if hold.lock.acquire(blocking=False):
-                try:
-                    if hold.depth == 0:
-                        self._close(hold)
-                finally:
-                    hold.lock.release()
-            self._left(hold)
+    def _lock(self, hold: _FileHold, timeout: float) -> None:
+        def opened() -> int:
+            with suppress(FileNotFoundError):
+                return os.open(hold.name, os.O_RDWR)
+            descriptor, folders = open_in_folder(Path(hold.name), os.O_RDWR)
+            hold.made = (*hold.made, *folders)
+            return descriptor
 
-    def __del__(self) -> None:
-        for hold in self._holds.values():
-            self._close(hold)
-
-    def _acquired(self, path: str, timeout: float) -> _Hold:
-        with self._guard:
-            hold = self._holds.get(path)
-            if hold is None:
-                hold = self._holds[path] = _Hold(path)
-            hold.users += 1
-        try:
-            if hold.lock.acquire(timeout=timeout):
-                return hold
-        except BaseException:
-            self._left(hold)
-            raise
-        self._left(hold)
-        raise LockTimeoutError(f"{path} is still locked by another thread after {timeout:g} s: try again")
-
-    def _left(self, hold: _Hold) -> None:
-        """Count one user less, and drop a path without users whose file is not open."""
-        with self._guard:
-            hold.users -= 1
-            if not hold.users and hold.descriptor is None and self._holds.get(hold.path) is hold:
-                del self._holds[hold.path]
-
-    def _lock(self, path: str, hold: _Hold, timeout: float) -> None:
-        with translated(path, "lock"):
-            if polled(lambda: self._try(path, hold), timeout, self._clock):
-                return
-        if not timeout:
-            raise LockTimeoutError(f"{path} is held by another process just now: try again")
-        raise LockTimeoutError(
-            f"{path} is held by another process after {timeout:g} s: "
-            "end that process, or raise file_lock_timeout_seconds"
-        )
-
-    def _try(self, path: str, hold: _Hold) -> bool | None:
-        for _ in range(_ATTEMPTS):
-            if hold.descriptor is None:
-                hold.descriptor, hold.made = open_in_folder(Path(path), os.O_RDWR)
-                self._open += 1
-                opened = os.fstat(hold.descriptor)
-                hold.file = (opened.st_dev, opened.st_ino)
-            try:
-                fcntl.flock(hold.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                now = os.stat(path)  # noqa: PTH116
-                if (now.st_dev, now.st_ino) == hold.file:
-                    return True
-            except BlockingIOError:
-                return None
-            except FileNotFoundError:
-                pass
-            except BaseException:
-                self._close(hold)
-                raise
-            # Its last holder took it away.
-            self._close(hold)
-        return None
-
-    def _unlock(self, hold: _Hold) -> None:
+        hold.made = ()
+        with translated(hold.name, "lock"):
+            hold.descriptor = polled(lambda: try_lock(hold.name, opened), timeout, self._clock)
         if hold.descriptor is None:
+            raise held_elsewhere(hold.name, timeout)
+
+    def _unlock(self, hold: _FileHold) -> None:
+        descriptor, hold.descriptor = hold.descriptor, None
+        if descriptor is None:
             # In a forked child it stays the parent's.
             return
-        made, hold.made = hold.made, None
-        taken_back = self._tidy and made is not None and _took_back(hold, made)
-        if taken_back or self._open > _KEPT_OPEN:
-            self._close(hold)
-        else:
-            fcntl.flock(hold.descriptor, fcntl.LOCK_UN)
-
-    def _close(self, hold: _Hold) -> None:
-        if hold.descriptor is not None:
-            os.close(hold.descriptor)
-            hold.descriptor = None
-            self._open -= 1
+        try:
+            if self._tidy:
+                _take_back(hold, descriptor)
+            # Said, not left to closing: a forked process may have the descriptor too.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        finally:
+            os.close(descriptor)
 
 
-class _Held:
-    """A lock for the length of a block; plain, since every commit takes one."""
-
-    __slots__ = ("_hold", "_locks", "_path", "_timeout")
-
-    def __init__(self, locks: FileLocks, path: str, timeout: float) -> None:
-        self._locks = locks
-        self._path = path
-        self._timeout = timeout
-
-    def __enter__(self) -> None:
-        self._hold = self._locks.take(self._path, self._timeout)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._locks.give_back(self._hold)
-
-
-def _took_back(hold: _Hold, made: Sequence[Path]) -> bool:
-    """Remove a held lock file where only locks and leases are beside it."""
-    path = Path(hold.path)
+def _take_back(hold: _FileHold, descriptor: int) -> None:
+    """Remove a held lock file that is empty, where only locks and leases are beside it."""
+    ours = os.fstat(descriptor)
+    if ours.st_size:
+        return
+    path = Path(hold.name)
     with suppress(OSError):
-        now = path.stat()
-        if (now.st_dev, now.st_ino) != hold.file:
-            # The folder was removed meanwhile, and another process has made a lock file of its own there.
-            return False
+        # If the folder was removed meanwhile, another process may have made a lock file of its own there.
+        if not os.path.samestat(path.stat(), ours):
+            return
         if all(name.endswith(".lock") or ".lease-" in name for name in os.listdir(path.parent)):  # noqa: PTH208
             path.unlink()
-            take_back(made)
-            return True
-    return False
-
-
-def polled(attempt: Callable[[], _T | None], timeout: float, clock: Clock) -> _T | None:
-    """Return what an attempt returns, made again and again for `timeout` seconds as long as that is None."""
-    waited, pause = 0.0, _POLL_SECONDS[0]
-    while (found := attempt()) is None and waited < timeout:
-        clock.sleep(pause)
-        waited += pause
-        pause = min(pause * 2, _POLL_SECONDS[1])
-    return found
+            take_back(hold.made)
 
 
 @contextmanager
@@ -340,13 +197,13 @@ def leased(path: Path) -> Iterator[bool]:
             held.end()
 
 
-def try_lock(path: Path, opened: Callable[[], int], how: int = fcntl.LOCK_EX) -> int | None:
+def try_lock(path: str | Path, opened: Callable[[], int], how: int = fcntl.LOCK_EX) -> int | None:
     """Lock the file at a path as it is `opened`, without waiting; return its descriptor, None where it is held."""
-    while True:
+    for _ in range(_ATTEMPTS):
         descriptor = opened()
         try:
             fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-            if os.path.samestat(path.stat(), os.fstat(descriptor)):
+            if os.path.samestat(os.stat(path), os.fstat(descriptor)):  # noqa: PTH116
                 return descriptor
         except BlockingIOError:
             os.close(descriptor)
@@ -356,4 +213,6 @@ def try_lock(path: Path, opened: Callable[[], int], how: int = fcntl.LOCK_EX) ->
         except BaseException:
             os.close(descriptor)
             raise
+        # Its last holder took it away.
         os.close(descriptor)
+    return None

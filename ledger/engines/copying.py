@@ -20,8 +20,8 @@ import msgspec
 from backstory.ledger.core.commit import EMPTY, Head, unseal
 from backstory.ledger.core.errors import ConflictError, NotFoundError, StoreError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
-from backstory.ledger.engines.following import first_hash
 from backstory.ledger.engines.port import EventStore, Record, Seal
+from backstory.ledger.engines.promises import first_hash
 
 __all__ = ["CopiedStreams", "CopyProgress", "cancel_copy", "copy_streams"]
 

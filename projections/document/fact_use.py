@@ -79,7 +79,6 @@ class FactUse:
             unwritten = list(self.unwritten)
         for use in unwritten:
             use.flush()
-        self.locks.close()
 
 
 class ScopeUse(ReadModel):

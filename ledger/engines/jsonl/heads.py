@@ -7,69 +7,65 @@ from __future__ import annotations
 
 import os
 import zlib
-from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
-from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, inspect
+from backstory.ledger.core.commit import EMPTY, Head
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.disk.files import count_lines, free_name, sync_data, sync_folder, write_new
+from backstory.ledger.engines.promises import intact_head
 
-_REMEMBERED = 4096
 _NOTE_BYTES = 128
 
-_T = TypeVar("_T")
 
-
-def remember(known: dict[str, _T], stream: str, what: _T) -> None:
-    """Keep a note about a stream, and drop the oldest of too many."""
-    if len(known) >= _REMEMBERED and stream not in known:
-        with suppress(RuntimeError):
-            # Another thread may be noting something, too; then it is that one's turn.
-            known.pop(next(iter(known)), None)
-    known[stream] = what
-
-
-class _Known(msgspec.Struct, frozen=True):
-    """What was seen of a file: as long as inode, size and time of change are still these, the head is."""
+class FilePlace(msgspec.Struct, frozen=True):
+    """Where in a file the line after `seq` begins."""
 
     inode: int
-    size: int
-    changed: int
-    head: Head
+    seq: int
+    byte: int
 
 
-class KnownHeads(dict[str, _Known]):
-    """The heads of streams, each with the state of the file in which it was seen."""
+class KnownStream:
+    """What this process knows of a stream and its file.
 
-    def recall(self, stream: str, stat: os.stat_result) -> Head | None:
-        """Return the head of a stream, if its file has not changed since it was learned."""
-        known = self.get(stream)
-        if known is None or (known.inode, known.size, known.changed) != (stat.st_ino, stat.st_size, stat.st_ctime_ns):
-            return None
-        return known.head
+    Attributes:
+        cursor: The furthest place that was read or written.
+        durable: The newest head that was once known to be durable.
+        rooted: The inode of the file to which the folders above it were synced.
+    """
 
-    def learn(self, stream: str, stat: os.stat_result, head: Head) -> None:
-        """Remember the head of a stream with the state of its file."""
-        remember(self, stream, _Known(stat.st_ino, stat.st_size, stat.st_ctime_ns, head))
+    def __init__(self) -> None:
+        self.cursor: FilePlace | None = None
+        self.durable: Head | None = None
+        self.rooted = 0
+        self._seen: tuple[tuple[int, int, int], Head] | None = None
+
+    def head(self, stat: os.stat_result) -> Head | None:
+        """Return the head, if the file has not changed since it was learned."""
+        seen = self._seen
+        return seen[1] if seen is not None and seen[0] == (stat.st_ino, stat.st_size, stat.st_ctime_ns) else None
+
+    def learn(self, stat: os.stat_result, head: Head) -> None:
+        """Remember the head with the state of the file in which it was seen."""
+        self._seen = ((stat.st_ino, stat.st_size, stat.st_ctime_ns), head)
+
+    def forget(self) -> None:
+        """Forget what is in the file, which is about to change."""
+        self._seen = self.cursor = None
 
 
 def parse_head(stream: str, descriptor: int, line: bytes, end: int) -> Head:
     """Read the head off the last whole line, which has to be what was written."""
     if end == 0:
         return EMPTY
-    try:
-        found = inspect(line)
-        problem = None if found.intact else "is not what was written"
-    except UNREADABLE:
-        problem = "is no commit"
-    if problem is None:
-        return Head(found.seq, found.hash)
+    found = intact_head(line)
+    if isinstance(found, Head):
+        return found
     byte, number = end - len(line) - 1, count_lines(descriptor, end)
     raise CorruptLogError(
-        f"{stream}: the last line, {number} at byte {byte}, {problem}; nothing is written until it is mended: "
+        f"{stream}: the last line, {number} at byte {byte}, {found}; nothing is written until it is mended: "
         "run `verify`",
         kind="altered",
         stream=stream,

@@ -4,8 +4,7 @@
 append takes the lock, checks the head, and makes one write and one sync; before a process's first append to a file
 the folders above it are synced. A last line without a line break was cut short by a crash: the next holder of the lock
 moves it to `<stream>.torn-<n>` and reports it. Any other damage is left for a person to judge. An erasure writes a new
-file and puts it in the place of the old one. Files stay open between two appends, because opening one costs more than
-locking it.
+file and puts it in the place of the old one.
 
 After a sync, and before it releases the lock, a writer notes the head in the lock file. So a reader knows without the
 lock what is durable: everything up to the note, or the whole file while no process holds the lock.
@@ -21,12 +20,12 @@ from contextlib import AbstractContextManager, suppress
 from io import BufferedReader
 from pathlib import Path
 
-import msgspec
-
 from backstory.ledger.concurrency.clock import Clock, SystemClock
-from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, head_of, prev_of
+from backstory.ledger.concurrency.recent import Recent
+from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, head_of
 from backstory.ledger.disk.files import (
     last_line,
+    opened_to_read,
     sync_above,
     sync_data,
     sync_folder,
@@ -34,35 +33,27 @@ from backstory.ledger.disk.files import (
     write_whole,
 )
 from backstory.ledger.disk.locks import FileLocks, kept_free, leased
-from backstory.ledger.engines.following import followed
 from backstory.ledger.engines.jsonl.erasing import remove_moved_aside, write_erased
 from backstory.ledger.engines.jsonl.folder_names import FolderNames, stream_names
 from backstory.ledger.engines.jsonl.heads import (
-    KnownHeads,
+    FilePlace,
+    KnownStream,
     move_torn_tail,
     parse_head,
     read_note,
-    remember,
     spelled_note,
 )
 from backstory.ledger.engines.jsonl.keys import StreamKeys
 from backstory.ledger.engines.jsonl.removal import Removals
 from backstory.ledger.engines.jsonl.seal import FileSeal
 from backstory.ledger.engines.port import Capabilities, Record, RemovedLog, Seal, StreamState
-from backstory.ledger.engines.promises import other_history, other_version
+from backstory.ledger.engines.promises import followed, must_follow, other_version
 
 _log = logging.getLogger(__name__)
 
 _FOLLOW_POLL_SECONDS = 0.2
-_KEPT_OPEN = 128
-
-
-class _Cursor(msgspec.Struct, frozen=True):
-    """Where in a file the line after `seq` begins."""
-
-    inode: int
-    seq: int
-    byte: int
+_TO_WRITE = os.O_RDWR | os.O_APPEND
+_REMEMBERED = 4096
 
 
 class JsonlStore:
@@ -75,14 +66,8 @@ class JsonlStore:
         self.home = home.absolute()
         self._prefix = f"{self.home}/"
         self._clock = clock or SystemClock()
-        self._known = KnownHeads()
-        self._cursors: dict[str, _Cursor] = {}
-        self._durable: dict[str, Head] = {}
-        """The newest head of each stream that was once known to be durable."""
-        self._rooted: dict[str, int] = {}
+        self._streams: Recent[str, KnownStream] = Recent(_REMEMBERED)
         self._home_rooted = False
-        self._open: dict[str, tuple[int, int]] = {}
-        self._process = os.getpid()
         self._locks = FileLocks(lock_timeout, self._clock, tidy=True)
         self._seal = FileSeal(self.home, lock_timeout, self._clock)
         self._removals = Removals(self.home, self._locks, self._clock, self._seal.must_allow)
@@ -103,56 +88,38 @@ class JsonlStore:
         """The same as a plain text: every commit asks for it, and making a Path is a good part of what it costs."""
         return f"{self._prefix}{stream}.jsonl"
 
+    def _known(self, stream: str) -> KnownStream:
+        known = self._streams.get(stream)
+        if known is None:
+            known = KnownStream()
+            self._streams.put(stream, known)
+        return known
+
     def append(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
         """Append lines with one write and one sync; see `EventStore.append`."""
         path = self._file(stream)
         with self.locked(stream), translated(path, "write"):
             self._seal.must_allow()
             try:
-                descriptor, stat = self._opened(stream, path, create=expected == 0)
+                descriptor = os.open(path, _TO_WRITE | (os.O_CREAT if expected == 0 else 0), 0o600)
             except FileNotFoundError:
                 raise other_version(stream, 0, expected) from None
             try:
+                stat = os.fstat(descriptor)
                 head, size = self._head_for_writing(stream, descriptor, stat)
-                if head.seq != expected:
-                    raise other_version(stream, head.seq, expected)
-                if prev_of(lines[0]) != head.hash:
-                    raise other_history(stream, head.seq, "file")
+                must_follow(stream, head, lines[0], expected, "file")
                 self._root(stream, stat.st_ino)
                 self._write(stream, descriptor, size, b"".join([line + b"\n" for line in lines]), head_of(lines[-1]))
             finally:
-                # Only here, under the stream's lock, can no other thread be writing through its descriptor.
-                if len(self._open) > _KEPT_OPEN:
-                    self._close(stream)
-
-    def _opened(self, stream: str, path: str | Path, *, create: bool = False) -> tuple[int, os.stat_result]:
-        """Return the file's descriptor, kept from the last time if it is still that of the file at the path."""
-        if self._process != os.getpid():
-            # What the parent has open goes on being the parent's.
-            self._open, self._process = {}, os.getpid()
-        kept = self._open.get(stream)
-        if kept is not None:
-            with suppress(FileNotFoundError):
-                stat = os.stat(path)  # noqa: PTH116
-                if stat.st_ino == kept[1]:
-                    return kept[0], stat
-            self._close(stream)
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0), 0o600)
-        stat = os.fstat(descriptor)
-        self._open[stream] = (descriptor, stat.st_ino)
-        return descriptor, stat
-
-    def _close(self, stream: str) -> None:
-        kept = self._open.pop(stream, None)
-        if kept is not None:
-            os.close(kept[0])
+                os.close(descriptor)
 
     def _root(self, stream: str, inode: int) -> None:
         """Sync the folders that lead to a file, before the first line that this process adds to it.
 
         Also for an existing file: the process that made it, or a folder above it, may have died before syncing that.
         """
-        if self._rooted.get(stream) == inode:
+        known = self._known(stream)
+        if known.rooted == inode:
             return
         folder = self.path(stream).parent
         sync_folder(folder)
@@ -163,45 +130,43 @@ class JsonlStore:
             for above in self.home.parents:
                 sync_above(above)
             self._home_rooted = True
-        remember(self._rooted, stream, inode)
+        known.rooted = inode
 
     def _write(self, stream: str, descriptor: int, size: int, data: bytes, head: Head) -> None:
+        known = self._known(stream)
         try:
             write_whole(descriptor, data)
             sync_data(descriptor)
         except BaseException:
             # These lines were never reported as written, so they must not be read either.
-            self._forget(stream)
+            known.forget()
             os.ftruncate(descriptor, size)
             raise
         stat = os.fstat(descriptor)
-        self._known.learn(stream, stat, head)
-        remember(self._cursors, stream, _Cursor(stat.st_ino, head.seq, stat.st_size))
+        known.learn(stat, head)
+        known.cursor = FilePlace(stat.st_ino, head.seq, stat.st_size)
         self._note(stream, head)
 
     def _note(self, stream: str, head: Head) -> None:
         """Note a head that is durable, for this process and, in the lock file, for others; the lock is held."""
-        remember(self._durable, stream, head)
+        self._known(stream).durable = head
         # Without a note readers look whether the lock is free: no reason to say that what was synced was not.
         with suppress(OSError):
             self._locks.write_note(self._lock_file(stream), spelled_note(head))
 
-    def _forget(self, stream: str) -> None:
-        self._known.pop(stream, None)
-        self._cursors.pop(stream, None)
-
     def _head_for_writing(self, stream: str, descriptor: int, stat: os.stat_result) -> tuple[Head, int]:
         """Find the head, and the byte behind it, while holding the lock; a torn tail is moved aside first."""
-        known = self._known.recall(stream, stat)
-        if known is not None:
-            return known, stat.st_size
+        known = self._known(stream)
+        seen = known.head(stat)
+        if seen is not None:
+            return seen, stat.st_size
         line, end = last_line(descriptor, stat.st_size)
         head = parse_head(stream, descriptor, line, end)
         if end < stat.st_size:
             aside, torn = move_torn_tail(self.path(stream), descriptor, end, stat.st_size), stat.st_size - end
             _log.warning("%s: the last line was cut short by a crash; its %d bytes are now in %s", stream, torn, aside)
             stat = os.fstat(descriptor)
-        self._known.learn(stream, stat, head)
+        known.learn(stat, head)
         return head, end
 
     def read(self, stream: str, after: int = 0, *, byte: int | None = None) -> Iterator[Record]:
@@ -223,50 +188,47 @@ class JsonlStore:
                         if seq > after:
                             yield Record(line[:-1], begin)
                 finally:
-                    known = self._cursors.get(stream)
+                    known = self._known(stream)
+                    cursor = known.cursor
                     # A reader that returned later lines before has to check that itself.
-                    if byte is None and (known is None or known.inode != inode or known.seq < seq):
-                        remember(self._cursors, stream, _Cursor(inode, seq, start))
+                    if byte is None and (cursor is None or cursor.inode != inode or cursor.seq < seq):
+                        known.cursor = FilePlace(inode, seq, start)
 
     def _start(self, stream: str, file: BufferedReader, after: int, byte: int | None) -> tuple[int, int, int]:
         """Skip what was passed before, if it is still there: a line has to end where the next is said to begin."""
         inode = os.fstat(file.fileno()).st_ino
         if byte is not None and _is_next(file, byte, after + 1):
             return inode, after, file.seek(byte)
-        cursor = self._cursors.get(stream)
+        known = self._known(stream)
+        cursor = known.cursor
         if cursor is None or cursor.inode != inode or cursor.seq > after:
             return inode, 0, 0
         if not _begins_line(file, cursor.byte):
-            self._cursors.pop(stream, None)
+            known.cursor = None
             return inode, 0, 0
         return inode, cursor.seq, file.seek(cursor.byte)
 
     def head(self, stream: str) -> Head:
         """Return where the stream stands; see `EventStore.head`."""
-        path = self._file(stream)
-        with translated(path, "read"):
-            try:
-                stat = os.stat(path)  # noqa: PTH116
-                known = self._known.recall(stream, stat)
-                if known is not None:
-                    return known
-                descriptor = os.open(path, os.O_RDONLY)
-            except FileNotFoundError:
+        path, known = self._file(stream), self._known(stream)
+        with translated(path, "read"), suppress(FileNotFoundError):
+            seen = known.head(os.stat(path))  # noqa: PTH116
+            if seen is not None:
+                return seen
+        with opened_to_read(path, "read") as descriptor:
+            if descriptor is None:
                 return EMPTY
-            try:
-                stat = os.fstat(descriptor)
-                line, end = last_line(descriptor, stat.st_size)
-                head = parse_head(stream, descriptor, line, end)
-                if end == stat.st_size:
-                    self._known.learn(stream, stat, head)
-                return head
-            finally:
-                os.close(descriptor)
+            stat = os.fstat(descriptor)
+            line, end = last_line(descriptor, stat.st_size)
+            head = parse_head(stream, descriptor, line, end)
+            if end == stat.st_size:
+                known.learn(stat, head)
+            return head
 
     def durable_head(self, stream: str) -> Head:
         """See `EventStore.durable_head`."""
-        now = self.head(stream)
-        if self._durable.get(stream) == now:
+        now, known = self.head(stream), self._known(stream)
+        if known.durable == now:
             return now
         lock = self._lock_file(stream)
         noted = read_note(lock)
@@ -276,8 +238,8 @@ class JsonlStore:
                     # No process is writing, so this is neither being synced nor being taken back.
                     now = self.head(stream)
             if not free:
-                now = self._durable_of(stream, now, lock)
-        remember(self._durable, stream, now)
+                now = _durable_of(now, known.durable, lock)
+        known.durable = now
         return now
 
     def head_at_once(self, stream: str) -> Head | None:
@@ -288,33 +250,18 @@ class JsonlStore:
             return EMPTY
         except OSError:
             return None
-        known = self._known.recall(stream, stat)
-        return known if known is not None and self._durable.get(stream) == known else None
-
-    def _durable_of(self, stream: str, now: Head, lock: str) -> Head:
-        """Return the durable head of a stream that another process may be writing."""
-        noted = read_note(lock)
-        if noted is None or noted == now:
-            return now
-        known = self._durable.get(stream, EMPTY)
-        newest = known if known.seq > noted.seq else noted
-        # A note about more than there is, is that of another log.
-        return newest if newest.seq < now.seq else now
+        known = self._known(stream)
+        head = known.head(stat)
+        return head if head is not None and known.durable == head else None
 
     def settled_head(self, stream: str) -> Head:
         """Return the head once it can neither be lost nor taken back; see `EventStore.settled_head`."""
-        path = self._file(stream)
-        with self.locked(stream), translated(path, "sync"):
-            try:
-                descriptor = os.open(path, os.O_RDONLY)
-            except FileNotFoundError:
+        with self.locked(stream), opened_to_read(self._file(stream), "sync") as descriptor:
+            if descriptor is None:
                 return EMPTY
-            try:
-                # Its writer may have died, or been interrupted, before the sync.
-                sync_data(descriptor)
-                self._root(stream, os.fstat(descriptor).st_ino)
-            finally:
-                os.close(descriptor)
+            # Its writer may have died, or been interrupted, before the sync.
+            sync_data(descriptor)
+            self._root(stream, os.fstat(descriptor).st_ino)
             head = self.head(stream)
             self._note(stream, head)
             return head
@@ -331,18 +278,12 @@ class JsonlStore:
 
     def torn_tail(self, stream: str) -> Record | None:
         """Return what a crash left behind the last whole line, if anything."""
-        path = self.path(stream)
-        with translated(path, "read"):
-            try:
-                descriptor = os.open(path, os.O_RDONLY)
-            except FileNotFoundError:
+        with opened_to_read(self._file(stream), "read") as descriptor:
+            if descriptor is None:
                 return None
-            try:
-                size = os.fstat(descriptor).st_size
-                _, end = last_line(descriptor, size)
-                return Record(os.pread(descriptor, size - end, end), end) if end < size else None
-            finally:
-                os.close(descriptor)
+            size = os.fstat(descriptor).st_size
+            _, end = last_line(descriptor, size)
+            return Record(os.pread(descriptor, size - end, end), end) if end < size else None
 
     def streams(self, prefix: str = "") -> Iterator[str]:
         """Yield the names of all streams that begin with the prefix, sorted."""
@@ -361,7 +302,7 @@ class JsonlStore:
             self,
             stream,
             after,
-            wait=lambda: self._clock.sleep(_FOLLOW_POLL_SECONDS),
+            wait=lambda _: self._clock.sleep(_FOLLOW_POLL_SECONDS),
             if_lost="its tail was cut off; restore the file from a copy",
         )
 
@@ -370,20 +311,7 @@ class JsonlStore:
         return Capabilities(path=self.path, was_repaired=self.was_repaired, head_at_once=self.head_at_once)
 
     def close(self) -> None:
-        """Close what is kept open between two appends; the store can be used again."""
-        for stream in list(self._open):
-            self._let_go(stream)
-        self._locks.close()
-
-    def _let_go(self, stream: str) -> None:
-        # Only threads of this process use the descriptor, and the lock's file may be gone with its folder.
-        with self._locks.among_threads(self._lock_file(stream)):
-            self._close(stream)
-
-    def __del__(self) -> None:
-        if self._process == os.getpid():
-            for descriptor, _ in self._open.values():
-                os.close(descriptor)
+        """Do nothing: no file is kept open."""
 
     def locked(self, stream: str, *, wait: bool = True) -> AbstractContextManager[None]:
         """Hold the stream's lock; see `EventStore.locked`."""
@@ -419,25 +347,25 @@ class JsonlStore:
             remove_moved_aside(path)
             if not lines:
                 return
-            descriptor, stat = self._opened(stream, path)
-            self._head_for_writing(stream, descriptor, stat)
+            descriptor = os.open(path, _TO_WRITE)
+            try:
+                # It moves a torn tail aside.
+                self._head_for_writing(stream, descriptor, os.fstat(descriptor))
+            finally:
+                os.close(descriptor)
             for sidecar in path.parent.glob(f"{path.stem}.torn-*"):
                 sidecar.unlink()
             write_erased(path, stream, self.read(stream), lines)
-            self._forget(stream)
-            self._close(stream)
+            self._known(stream).forget()
             sync_folder(path.parent)
 
     def remove(self, folder: str) -> bool:
         """Remove the streams below a folder, and the folder; see `EventStore.remove`."""
         done = self._removals.remove(folder)
         within = f"{folder}/"
-        for stream in [*self._known, *self._cursors, *self._durable, *self._rooted, *self._open]:
+        for stream in list(self._streams):
             if stream.startswith(within):
-                self._let_go(stream)
-                self._forget(stream)
-                self._durable.pop(stream, None)
-                self._rooted.pop(stream, None)
+                self._streams.pop(stream, None)
         return done
 
     def is_removed(self, first: str) -> bool:
@@ -460,6 +388,16 @@ class JsonlStore:
     def set_seal(self, seal: Seal | None) -> None:
         """See `EventStore.set_seal`."""
         self._seal.put(seal)
+
+
+def _durable_of(now: Head, known: Head | None, lock: str) -> Head:
+    """Return the durable head of a stream that another process may be writing; `known` is the newest one known."""
+    noted = read_note(lock)
+    if noted is None or noted == now:
+        return now
+    newest = known if known is not None and known.seq > noted.seq else noted
+    # A note about more than there is, is that of another log.
+    return newest if newest.seq < now.seq else now
 
 
 def _is_next(file: BufferedReader, byte: int, seq: int) -> bool:

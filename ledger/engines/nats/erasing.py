@@ -21,7 +21,7 @@ from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.moments import spell_moment
-from backstory.ledger.engines.nats.holding import Hold, NatsHolds, name_header
+from backstory.ledger.engines.nats.holding import NatsHolds, StreamHold, name_header
 from backstory.ledger.engines.nats.jetstream import JetStream, Outgoing
 from backstory.ledger.engines.nats.messages import (
     GONE,
@@ -69,9 +69,9 @@ class Erasing:
         self._holds = holds
         self._clock = clock
 
-    def redact(self, stream: str, lines: Mapping[int, bytes], hold: Hold) -> None:
+    def redact(self, stream: str, lines: Mapping[int, bytes], hold: StreamHold) -> None:
         """Replace lines of a stream whose lock is held; see `EventStore.redact`."""
-        self.complete(stream)
+        self._reading.complete(stream)
         _, stubs = self._reading.state(stream)
         fresh, going = self._replacements(stream, lines, stubs)
         if not fresh:
@@ -88,7 +88,7 @@ class Erasing:
             tip = hold.tip
             if tip is None:
                 raise StoreError(f"{stream}: its lock is not held: lock it, then erase")
-            note = self._note(self._subjects.of(DELETIONS, stream), sorted(going))
+            note = Outgoing(self._subjects.of(DELETIONS, stream), msgspec.json.encode(sorted(going)), "deletions")
             pinned = tip.head.seq in lines
             if pinned:
                 # Where the last commit goes, this stands for it, so that its place is not taken by another one.
@@ -107,7 +107,7 @@ class Erasing:
             elif pinned:
                 at = last - len(batch) + 1
                 hold.tip = Tip(at, tip.head, tip.end, tip.origin, tip.lock)
-        self.complete(stream)
+        self._reading.complete(stream)
 
     def _replacements(self, stream: str, lines: Mapping[int, bytes], stubs: Stubs) -> tuple[dict[int, Stub], set[int]]:
         """Return the stubs to store, and the sequences of the messages that they replace."""
@@ -147,18 +147,6 @@ class Erasing:
         if pack:
             yield write_stubs(pack)
 
-    def complete(self, stream: str) -> None:
-        """Delete what an erasure that was interrupted has left."""
-        self._work_off(self._subjects.jetstream_of(stream), self._subjects.of(DELETIONS, stream))
-
-    def _note(self, subject: str, sequences: Sequence[int]) -> Outgoing:
-        return Outgoing(subject, msgspec.json.encode(sequences), "deletions")
-
-    def _work_off(self, name: str, subject: str) -> None:
-        while (note := self._wire.last(name, subject)) is not None:
-            self._wire.delete(name, msgspec.json.decode(note.data, type=list[int]))
-            self._wire.delete(name, [note.seq])
-
     # Removal.
 
     def remove(self, folder: str, streams: Sequence[str]) -> bool:
@@ -176,7 +164,7 @@ class Erasing:
             removed = self._sweep(shard) or removed or bool(mine)
         return removed
 
-    def _mark(self, folder: str, shard: int, holds: Mapping[str, Hold]) -> None:
+    def _mark(self, folder: str, shard: int, holds: Mapping[str, StreamHold]) -> None:
         """Say of all streams at once that they are gone."""
         keyed = self._keyed(holds)
         batch: list[Outgoing] = []
@@ -234,7 +222,7 @@ class Erasing:
 
     def _delete_all(self, name: str, subject: str, last: int) -> None:
         """Delete all messages on a subject, up to a sequence."""
-        sequences = list(self._reading.sequences(name, subject, last))
+        sequences = [message.seq for message in self._reading.every(name, subject, 1, last)]
         # The last one says that the stream is gone, so it goes last.
         self._wire.delete(name, sequences[:-1])
         self._wire.delete(name, sequences[-1:])
@@ -245,11 +233,9 @@ class Erasing:
 
     def _marked_in(self, first: str) -> int | None:
         """Return the shard that has the mark of a removed stream."""
-        for shard in self._subjects.shards:
-            subject = self._subjects.within(REMOVED, shard, first)
-            if self._wire.last(self._subjects.jetstream(shard), subject) is not None:
-                return shard
-        return None
+        named = self._subjects
+        asked = [(named.jetstream(shard), named.within(REMOVED, shard, first)) for shard in named.shards]
+        return next((shard for shard, mark in enumerate(self._wire.lasts(asked)) if mark is not None), None)
 
     def removed_logs(self) -> Iterator[RemovedLog]:
         """See `EventStore.removed_logs`."""

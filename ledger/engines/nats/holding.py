@@ -12,12 +12,12 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.concurrency.jobs import Repeated
-from backstory.ledger.core.errors import BackstoryError, LockTimeoutError, SealedError
-from backstory.ledger.disk.locks import polled
+from backstory.ledger.core.errors import BackstoryError, SealedError
+from backstory.ledger.disk.named_locks import Hold, NamedLocks, held_elsewhere, polled
 from backstory.ledger.engines.nats.jetstream import JetStream, Outgoing
 from backstory.ledger.engines.nats.messages import LOCK, MARKER_NOTE, Marker, Tip
 from backstory.ledger.engines.nats.reading import StreamReading
@@ -29,23 +29,20 @@ _LISTING_SECONDS = 120
 _log = logging.getLogger(__name__)
 
 
-class Hold:
+class StreamHold(Hold):
     """A stream's lock among the threads of this process, and its marker while one of them holds it for all.
 
     `tip` is where the stream stands, marker included.
     """
 
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.users = 0
-        """How many threads have it or wait for it."""
-        self.depth = 0
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
         self.publishing = threading.Lock()
         """Held while a message is sent to the subject, by the holder or by the thread that renews."""
         self.tip: Tip | None = None
 
 
-class NatsHolds(Repeated):
+class NatsHolds(NamedLocks[StreamHold], Repeated):
     """The locks and leases of a store; `timeout` is how many seconds to wait for another holder."""
 
     _THREAD = "backstory-nats-leases"
@@ -59,87 +56,54 @@ class NatsHolds(Repeated):
         self._timeout = timeout
         self._ttl = wire.address.lease_seconds
         self._clock = clock
-        super().__init__(self._ttl / 4)
+        NamedLocks.__init__(self, StreamHold)
+        Repeated.__init__(self, self._ttl / 4)
 
     def renew(self) -> None:
         """Begin without any lock, as in a forked child: they stay the parent's."""
         super().renew()
-        self._holds: dict[str, Hold] = {}
+        self._forget()
         self._leases: dict[str, tuple[str, int]] = {}
         self._owner = os.urandom(8).hex()
 
-    @contextmanager
-    def among_threads(self, stream: str, timeout: float | None = None) -> Iterator[Hold]:
+    def among_threads(self, stream: str) -> AbstractContextManager[StreamHold]:
         """Keep the other threads of this process off.
 
         Raises:
             LockTimeoutError: Another thread holds it.
         """
-        seconds = self._timeout if timeout is None else timeout
-        hold = self._joined(stream)
-        try:
-            if not hold.lock.acquire(timeout=seconds):
-                raise LockTimeoutError(f"{stream} is still locked by another thread after {seconds:g} s: try again")
-            try:
-                yield hold
-            finally:
-                hold.lock.release()
-        finally:
-            self._left(stream, hold)
-
-    def _joined(self, stream: str) -> Hold:
-        with self._changed:
-            hold = self._holds.setdefault(stream, Hold())
-            hold.users += 1
-            return hold
-
-    def _left(self, stream: str, hold: Hold) -> None:
-        with self._changed:
-            hold.users -= 1
-            if not hold.users and self._holds.get(stream) is hold:
-                del self._holds[stream]
+        return self._among_threads(stream, self._timeout)
 
     @contextmanager
-    def locked(self, stream: str, *, wait: bool = True) -> Iterator[Hold]:
+    def locked(self, stream: str, *, wait: bool = True) -> Iterator[StreamHold]:
         """Hold a stream's lock; see `EventStore.locked`."""
-        timeout = self._timeout if wait else 0.0
-        with self.among_threads(stream, timeout) as hold:
-            if hold.depth == 0:
-                self._claim(stream, hold, timeout)
-            hold.depth += 1
-            try:
-                yield hold
-            finally:
-                hold.depth -= 1
-                if hold.depth == 0:
-                    self._release(stream, hold)
-
-    def _claim(self, stream: str, hold: Hold, timeout: float) -> None:
+        hold = self._take(stream, self._timeout if wait else 0.0)
         try:
-            claimed = polled(lambda: self._try(stream, hold), timeout, self._clock)
+            yield hold
+        finally:
+            self._give_back(hold)
+
+    def _lock(self, hold: StreamHold, timeout: float) -> None:
+        try:
+            claimed = polled(lambda: self._try(hold), timeout, self._clock)
         except SealedError:
             # Nothing can be written, so there is nothing to keep others from.
             return
-        if claimed:
-            self._keep_renewing()
-            return
-        if not timeout:
-            raise LockTimeoutError(f"{stream} is held by another process just now: try again")
-        raise LockTimeoutError(
-            f"{stream} is held by another process after {timeout:g} s: end that process, or raise "
-            "file_lock_timeout_seconds"
-        )
+        if not claimed:
+            raise held_elsewhere(hold.name, timeout)
+        self._keep_renewing()
 
-    def _try(self, stream: str, hold: Hold) -> bool | None:
-        tip = self.load(stream)
-        return True if not self.is_held(stream, tip) and self._mark(stream, hold, tip) is None else None
+    def _try(self, hold: StreamHold) -> bool | None:
+        tip = self._reading.tip(hold.name)
+        return True if not self.is_held(hold.name, tip) and self._mark(hold, tip) is None else None
 
-    def _mark(self, stream: str, hold: Hold, base: Tip) -> Tip | None:
+    def _mark(self, hold: StreamHold, base: Tip) -> Tip | None:
         """Put a marker on the subject, provided that the stream stands where it is said to.
 
         Returns:
             None if it is there; otherwise where the stream stands instead.
         """
+        stream = hold.name
         marker = Marker(LOCK, base.head.seq, base.head.hash, base.end, base.origin, self._owner, os.urandom(8).hex())
         batch = [self.marker(stream, marker, base.at, self._ttl)]
         if not base.head.seq:
@@ -147,7 +111,7 @@ class NatsHolds(Repeated):
             subject = self._subjects.of(EMPTY, stream)
             batch.insert(0, Outgoing(subject, b"", "empty", ttl=self._ttl + _LISTING_SECONDS))
         at = self._wire.publish(batch)
-        now = self.load(stream) if at is None else None
+        now = self._reading.tip(stream) if at is None else None
         if now is not None and now.nonce == marker.nonce:
             # An earlier attempt of this request had arrived.
             at = now.at
@@ -161,17 +125,13 @@ class NatsHolds(Repeated):
         subject = self._subjects.of(COMMITS, stream)
         return Outgoing(subject, marker.data(), MARKER_NOTE, expected, ttl, name=name_header(stream))
 
-    def _release(self, stream: str, hold: Hold) -> None:
+    def _unlock(self, hold: StreamHold) -> None:
         with hold.publishing:
             tip, hold.tip = hold.tip, None
         if tip is not None:
             with suppress(BackstoryError):
                 # It expires by itself where this fails.
-                self._wire.delete(self._subjects.jetstream_of(stream), [tip.lock], erase=False)
-
-    def load(self, stream: str) -> Tip:
-        """Read where a stream stands, from the leader."""
-        return self._reading.tip(stream)
+                self._wire.delete(self._subjects.jetstream_of(hold.name), [tip.lock], erase=False)
 
     def is_held(self, stream: str, tip: Tip) -> bool:
         """Whether another process holds the lock of a stream that stands there."""
@@ -188,14 +148,11 @@ class NatsHolds(Repeated):
         tips: list[Tip] = []
 
         def look() -> bool | None:
-            tips.append(self.load(stream))
+            tips.append(self._reading.tip(stream))
             return None if self.is_held(stream, tips[-1]) else True
 
         if not polled(look, self._timeout, self._clock):
-            raise LockTimeoutError(
-                f"{stream} is held by another process after {self._timeout:g} s: end that process, or raise "
-                "file_lock_timeout_seconds"
-            )
+            raise held_elsewhere(stream, self._timeout)
         return tips[-1]
 
     # Leases.
@@ -241,29 +198,27 @@ class NatsHolds(Repeated):
             self._wake()
 
     def _is_wanted(self) -> bool:
-        return not self.ending and (bool(self._leases) or any(hold.tip for hold in self._holds.values()))
+        return not self.ending and (bool(self._leases) or any(hold.tip for hold in list(self._holds.values())))
 
     def _step(self) -> None:
-        with self._changed:
-            holds = [(stream, hold) for stream, hold in self._holds.items() if hold.tip is not None]
-        for stream, hold in holds:
-            self._renew_lock(stream, hold)
+        for hold in list(self._holds.values()):
+            self._renew_lock(hold)
         for key, (subject, at) in list(self._leases.items()):
             self._renew_lease(key, subject, at)
 
-    def _renew_lock(self, stream: str, hold: Hold) -> None:
+    def _renew_lock(self, hold: StreamHold) -> None:
         with hold.publishing, suppress(BackstoryError):
             tip = hold.tip
             if tip is None:
                 return
-            now = self._mark(stream, hold, tip)
+            now = self._mark(hold, tip)
             if now is not None and self.is_mine(now, tip):
                 # An append whose outcome is not known had arrived.
-                now = self._mark(stream, hold, now)
+                now = self._mark(hold, now)
             if now is not None:
-                _log.warning("%s: its lock has expired while it was held; the next append says so", stream)
+                _log.warning("%s: its lock has expired while it was held; the next append says so", hold.name)
                 return
-            self._wire.delete(self._subjects.jetstream_of(stream), [tip.lock], erase=False)
+            self._wire.delete(self._subjects.jetstream_of(hold.name), [tip.lock], erase=False)
 
     def is_mine(self, now: Tip, tip: Tip) -> bool:
         """Whether the lock of a stream is still the one that this process held when the stream stood at a tip."""

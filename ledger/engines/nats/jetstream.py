@@ -221,8 +221,7 @@ class JetStream(NatsConnection):
 
     def last_seq(self, name: str) -> int:
         """Return the sequence of the last message in a JetStream stream."""
-        state = self.run(self._api(f"STREAM.INFO.{name}", {}, _Info)).state
-        return state.last_seq if state else 0
+        return self.last_seqs([name])[0]
 
     def last_seqs(self, names: Sequence[str]) -> list[int]:
         """Return the sequence of the last message in each JetStream stream, asked for at the same time."""
@@ -271,9 +270,9 @@ class JetStream(NatsConnection):
         """Return the version of the server."""
         return str(self.run(self.connected()).connected_server_version)
 
-    def watch(self, subject: str, event: threading.Event) -> Watch:
-        """Have an event set whenever a message is sent to a subject. It is a hint: some may be missed."""
-        return Watch(self, subject, event)
+    def watch(self, subject: str) -> Watch:
+        """Wait for messages to a subject. Each is a hint: some may be missed."""
+        return Watch(self, subject)
 
     # On the loop.
 
@@ -287,11 +286,9 @@ class JetStream(NatsConnection):
         return list(await asyncio.gather(*map(one, works)))
 
     async def _publish(self, messages: Sequence[Outgoing]) -> int | None:
-        send = self._send_one if len(messages) == 1 else self._send_batch
-
         async def attempt(seconds: float) -> int | None:
             try:
-                return await send(messages, seconds)
+                return await self._send(messages, seconds)
             except UnheardError:
                 seal = await self.seal(seal_beside(messages[0].subject))
                 if seal is not None:
@@ -308,22 +305,17 @@ class JetStream(NatsConnection):
     def _way(self, subject: str) -> str:
         return through(subject, self.entrance) if self.entrance else subject
 
-    async def _send_one(self, messages: Sequence[Outgoing], seconds: float) -> int | None:
-        (message,) = messages
-        return _acknowledged(
-            (await self.ask(self._way(message.subject), message.data, seconds, message.headers())).data
-        )
-
-    async def _send_batch(self, messages: Sequence[Outgoing], seconds: float) -> int | None:
-        client = await self.connected()
-        batch = os.urandom(16).hex()
-        for number, message in enumerate(messages, 1):
-            headers = message.headers() | {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
-            if number < len(messages):
+    async def _send(self, messages: Sequence[Outgoing], seconds: float) -> int | None:
+        *others, last = messages
+        headers = last.headers()
+        if others:
+            client, batch = await self.connected(), os.urandom(16).hex()
+            for number, message in enumerate(others, 1):
+                placed = message.headers() | {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
                 with translated():
-                    await client.publish(self._way(message.subject), message.data, headers=headers)
-        headers["Nats-Batch-Commit"] = "1"
-        return _acknowledged((await self.ask(self._way(message.subject), message.data, seconds, headers)).data)
+                    await client.publish(self._way(message.subject), message.data, headers=placed)
+            headers |= {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(len(messages)), "Nats-Batch-Commit": "1"}
+        return _acknowledged((await self.ask(self._way(last.subject), last.data, seconds, headers)).data)
 
     async def _get(self, name: str, what: Mapping[str, object]) -> Stored | None:
         return (await self._api(f"STREAM.MSG.GET.{name}", what, _Got, absent=_NO_MESSAGE)).message
@@ -393,10 +385,10 @@ class JetStream(NatsConnection):
 class Watch:
     """A subscription for the length of a `with` block."""
 
-    def __init__(self, connection: JetStream, subject: str, event: threading.Event) -> None:
+    def __init__(self, connection: JetStream, subject: str) -> None:
         self._connection = connection
         self._subject = subject
-        self._event = event
+        self._hint = threading.Event()
         self._subscription: Subscription | None = None
         self._client: Client | None = None
 
@@ -404,9 +396,14 @@ class Watch:
         self._subscription = self._connection.run(self._subscribe())
         return self
 
-    def is_alive(self) -> bool:
-        """Whether the connection is still the one that was subscribed on."""
-        return self._client is self._connection.client
+    def wait(self, seconds: float) -> bool:
+        """Wait for a message; return whether one may have come. A connection that is another is subscribed on anew."""
+        if self._client is not self._connection.client:
+            self._subscription = self._connection.run(self._subscribe())
+            return True
+        found = self._hint.wait(seconds)
+        self._hint.clear()
+        return found
 
     def __exit__(self, *_: object) -> None:
         if self._subscription is not None:
@@ -417,7 +414,7 @@ class Watch:
         client = self._client = await self._connection.connected()
 
         async def hint(_: Msg) -> None:
-            self._event.set()
+            self._hint.set()
 
         return await client.subscribe(self._subject, cb=hint)
 

@@ -19,9 +19,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, inspect
+from backstory.ledger.core.commit import EMPTY, Head
 from backstory.ledger.core.errors import CorruptLogError
 from backstory.ledger.engines.nats.jetstream import Stored
+from backstory.ledger.engines.promises import intact_head
 
 LOCK = "lock"
 PIN = "pin"
@@ -139,17 +140,11 @@ def tip_of(stream: str, message: Stored | None) -> Tip:
             message.seq, Head(marker.seq, marker.hash), marker.end, marker.origin, lock, marker.owner, marker.nonce
         )
     _, byte, origin, lock_at = message.note.split()
-    problem = "is not what was written"
-    try:
-        found = inspect(message.data)
-        if found.intact:
-            end = int(byte) + len(message.data) + 1
-            return Tip(message.seq, Head(found.seq, found.hash), end, int(origin), int(lock_at))
-    except UNREADABLE:
-        problem = "is no commit"
+    found = intact_head(message.data)
+    if isinstance(found, Head):
+        return Tip(message.seq, found, int(byte) + len(message.data) + 1, int(origin), int(lock_at))
     raise CorruptLogError(
-        f"{stream}: the last line, message {message.seq}, {problem}; nothing is written until it is mended: run "
-        "`verify`",
+        f"{stream}: the last line, message {message.seq}, {found}; nothing is written until it is mended: run `verify`",
         kind="altered",
         stream=stream,
         line=0,

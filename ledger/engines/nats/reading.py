@@ -7,17 +7,18 @@ what is known of the stream.
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, takewhile
 
 import msgspec
 
+from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.commit import UNREADABLE, head_of
 from backstory.ledger.core.errors import BackstoryError, StoreError
+from backstory.ledger.disk.named_locks import polled
 from backstory.ledger.engines.nats.jetstream import NAME, JetStream, Stored
 from backstory.ledger.engines.nats.messages import (
     Stub,
@@ -28,12 +29,11 @@ from backstory.ledger.engines.nats.messages import (
     read_stubs,
     tip_of,
 )
-from backstory.ledger.engines.nats.subjects import COMMITS, STUBS, Subjects, name_of
+from backstory.ledger.engines.nats.subjects import COMMITS, DELETIONS, STUBS, Subjects, name_of
 from backstory.ledger.engines.port import Record
 
 _REMEMBERED = 4096
 _FEW = 4
-_STALE_SECONDS = 0.02
 _PAGES = (16, 512)
 """How many messages the first page has, and the most: many readers want a single line."""
 
@@ -66,10 +66,9 @@ class SequencePlace(msgspec.Struct, frozen=True):
 
 
 class StreamReading:
-    """Reads the streams of a store; `complete` deletes what an erasure of a stream has left."""
+    """Reads the streams of a store."""
 
-    def __init__(self, wire: JetStream, subjects: Subjects, complete: Callable[[str], None]) -> None:
-        self.complete = complete
+    def __init__(self, wire: JetStream, subjects: Subjects) -> None:
         self._wire = wire
         self._subjects = subjects
         self._stubs: Recent[str, Stubs] = Recent(_REMEMBERED)
@@ -83,16 +82,21 @@ class StreamReading:
             StoreError: The servers go on to return an older one.
         """
         name, commits, _ = self._names(stream)
-        deadline = time.monotonic() + self._wire.timeout
-        while True:
+
+        def look() -> Tip | None:
             tip = tip_of(stream, self._wire.last(name, commits))
-            if self._is_newest(stream, name, tip):
-                return tip
-            if time.monotonic() > deadline:
-                raise StoreError(
-                    f"{stream} was read further than the servers show it now: were they restored from an old copy?"
-                )
-            time.sleep(_STALE_SECONDS)
+            return tip if self._is_newest(stream, name, tip) else None
+
+        found = polled(look, self._wire.timeout, SystemClock())
+        if found is None:
+            raise StoreError(
+                f"{stream} was read further than the servers show it now: were they restored from an old copy?"
+            )
+        return found
+
+    def newest(self, stream: str) -> Tip | None:
+        """Return where a stream stood last, as far as is remembered."""
+        return self._newest.use(stream)
 
     def note(self, stream: str, tip: Tip) -> None:
         """Remember where a stream stands."""
@@ -145,16 +149,20 @@ class StreamReading:
             self._stubs.put(stream, known)
         return tip, known
 
+    def complete(self, stream: str) -> None:
+        """Delete what an erasure that was interrupted has left."""
+        name, subject = self._subjects.jetstream_of(stream), self._subjects.of(DELETIONS, stream)
+        while (note := self._wire.last(name, subject)) is not None:
+            self._wire.delete(name, msgspec.json.decode(note.data, type=list[int]))
+            self._wire.delete(name, [note.seq])
+
     def changed(self, shard: int, after: int, last: int) -> set[str]:
         """Return the streams of a shard with messages after a sequence and up to another, whatever these say."""
         name, pattern = self._subjects.jetstream(shard), self._subjects.everything(shard)
         found: set[str] = set()
         at = after + 1
         while at <= last:
-            page: Sequence[Stored] = self._wire.page(name, pattern, at, _PAGES[1])
-            if not page:
-                message = self._wire.next(name, pattern, at)
-                page = () if message is None else (message,)
+            page = self._page(name, pattern, at, _PAGES[1])
             if not page:
                 break
             for message in page:
@@ -172,37 +180,37 @@ class StreamReading:
         up_to = takewhile(lambda found: found[0] <= last, self._commits(stream, min(seqs) - 1, tip))
         return {number: message for number, message in up_to if number in seqs}
 
-    def sequences(self, name: str, subject: str, last: int) -> Iterator[int]:
-        """Yield the sequences of the messages on a subject, up to one."""
-        at = 1
+    def every(self, name: str, subject: str, at: int, last: int) -> Iterator[Stored]:
+        """Yield the messages on a subject from a sequence on, up to another, each from the leader."""
         while at <= last and (found := self._wire.next(name, subject, at)) is not None and found.seq <= last:
-            yield found.seq
+            yield found
             at = found.seq + 1
+
+    def _page(self, name: str, subject: str, at: int, count: int) -> Sequence[Stored]:
+        """Return messages from a sequence on: some from any replica, or the first one from the leader."""
+        page = self._wire.page(name, subject, at, count) if count > 1 else ()
+        return page or tuple(filter(None, [self._wire.next(name, subject, at)]))
 
     def _load_stubs(self, name: str, subject: str, origin: int, last: int) -> Stubs:
         found: dict[int, Stub] = {}
         messages: dict[int, tuple[int, ...]] = {}
-        at = origin + 1
-        while at <= last and (message := self._wire.next(name, subject, at)) is not None:
+        for message in self.every(name, subject, origin + 1, last):
             stubs = read_stubs(message)
             found.update((stub.seq, stub) for stub in stubs)
             messages[message.seq] = tuple(stub.seq for stub in stubs)
-            at = message.seq + 1
         seqs = sorted(found)
         shrunk = [0]
         for seq in seqs:
             shrunk.append(shrunk[-1] + found[seq].shrunk)
-        return Stubs(max(last, at - 1), found, seqs, shrunk, messages)
+        return Stubs(last, found, seqs, shrunk, messages)
 
-    def read(self, stream: str, after: int, origin: int | None = None) -> Iterator[Record]:
+    def read(self, stream: str, after: int) -> Iterator[Record]:
         """Yield the lines after a seq, up to where the stream stands now.
 
         Messages may be deleted meanwhile, by an erasure or a removal. So where some are missing, the stubs are read
         again; where the stream was removed, no line follows.
         """
         tip, stubs = self.state(stream)
-        if origin is not None and tip.origin != origin:
-            return
         seq = after
         for number, message in chain(self._commits(stream, after, tip), [(tip.head.seq + 1, None)]):
             if any(missing not in stubs.by_seq for missing in range(seq + 1, number)):
@@ -226,13 +234,8 @@ class StreamReading:
         seq, count = after, 1
         try:
             while at <= tip.at and seq < tip.head.seq:
-                page: Sequence[Stored] = ()
-                if count > 1 and tip.head.seq - seq > _FEW:
-                    page = self._wire.page(name, subject, at, count)
+                page = self._page(name, subject, at, count if tip.head.seq - seq > _FEW else 1)
                 count = min(max(count * 8, _PAGES[0]), _PAGES[1])
-                if not page:
-                    message = self._wire.next(name, subject, at)
-                    page = () if message is None else (message,)
                 if not page:
                     return
                 for message in page:

@@ -189,23 +189,19 @@ def _shards(config: StreamConfig | None) -> str | None:
 
 def _unfit(config: StreamConfig) -> Iterator[str]:
     """Yield what to set so that a stream keeps what it acknowledges, and acknowledges what it keeps."""
-    if config.retention != "limits":
+    has_limit = config.max_msgs > 0 or config.max_bytes > 0
+    settings = {
         # With another retention a message goes once it was delivered, or at once without a consumer.
-        yield "retention to limits"
-    if config.max_age > 0:
-        yield "max_age to 0"
-    if config.max_msgs_per_subject > 0:
-        yield "max_msgs_per_subject to -1"
-    if config.discard != "new" and (config.max_msgs > 0 or config.max_bytes > 0):
-        yield "discard to new"
-    if config.deny_delete:
-        yield "deny_delete to false"
-    if config.no_ack:
-        yield "no_ack to false"
-    if config.subject_delete_marker_ttl:
-        yield "subject_delete_marker_ttl to 0"
-    if config.mirror:
-        yield "mirror to none"
+        "retention to limits": config.retention != "limits",
+        "max_age to 0": config.max_age > 0,
+        "max_msgs_per_subject to -1": config.max_msgs_per_subject > 0,
+        "discard to new": config.discard != "new" and has_limit,
+        "deny_delete to false": config.deny_delete,
+        "no_ack to false": config.no_ack,
+        "subject_delete_marker_ttl to 0": config.subject_delete_marker_ttl,
+        "mirror to none": config.mirror,
+    }
+    return (setting for setting, is_wrong in settings.items() if is_wrong)
 
 
 def _syncs_always(server: str) -> bool:

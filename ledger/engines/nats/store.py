@@ -12,7 +12,6 @@ docs/how-to/nats.md says how to set up a cluster; docs/explanation/adr/0008 why 
 from __future__ import annotations
 
 import secrets
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,6 @@ from importlib.util import find_spec
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.concurrency.forks import Renews, register
-from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.commit import Head, hash_of, head_of, prev_of
 from backstory.ledger.core.errors import (
     ConfigError,
@@ -28,10 +26,10 @@ from backstory.ledger.core.errors import (
     StoreError,
     UnknownOutcomeError,
 )
-from backstory.ledger.engines.following import lost_lines
+from backstory.ledger.disk.named_locks import polled
 from backstory.ledger.engines.nats.address import NatsAddress, read_address
 from backstory.ledger.engines.nats.erasing import Erasing
-from backstory.ledger.engines.nats.holding import Hold, NatsHolds, name_header
+from backstory.ledger.engines.nats.holding import NatsHolds, StreamHold, name_header
 from backstory.ledger.engines.nats.jetstream import JetStream, Outgoing
 from backstory.ledger.engines.nats.messages import Tip, commit_note, is_commit, read_marker
 from backstory.ledger.engines.nats.reading import StreamReading, stream_of
@@ -39,7 +37,7 @@ from backstory.ledger.engines.nats.sealing import Sealing
 from backstory.ledger.engines.nats.setup import Setup
 from backstory.ledger.engines.nats.subjects import COMMITS, EMPTY, KEYS, Subjects, name_of, spell
 from backstory.ledger.engines.port import Capabilities, Record, RemovedLog, Seal, StreamLook, StreamState
-from backstory.ledger.engines.promises import other_history, other_version
+from backstory.ledger.engines.promises import followed, must_follow
 
 __all__ = ["NatsStore"]
 
@@ -47,12 +45,11 @@ _KEY_BYTES = 32
 _MOST_AT_ONCE = 1000
 _ROOM = 2048
 """What the headers of a message may take."""
-_REMEMBERED = 4096
 _ASKED_AT_ONCE = 256
 _FOLLOW_SECONDS = 1.0
 """How often a follower looks although nothing was hinted at."""
-_HINT_SECONDS = (0.002, 0.05)
-"""How often it looks after a hint, which comes before the commit can be read."""
+_HINT_SECONDS = 0.05
+"""How long it looks after a hint, which comes before the commit can be read."""
 
 
 class NatsStore:
@@ -72,16 +69,15 @@ class NatsStore:
         if find_spec("nats") is None:
             raise ConfigError("event_store names NATS, whose client is missing: pip install 'backstory[nats]'")
         self.address = read_address(url) if isinstance(url, str) else url
-        clock = clock or SystemClock()
+        self._clock = clock = clock or SystemClock()
         self._subjects = Subjects(self.address.prefix, self.address.shards)
         self._connection = JetStream(self.address, lock_timeout if answer_timeout is None else answer_timeout)
         self._setup = Setup(self._connection, self.address, self._subjects)
-        self._reading = StreamReading(self._connection, self._subjects, self._complete)
+        self._reading = StreamReading(self._connection, self._subjects)
         self._holds = NatsHolds(self._connection, self._subjects, self._reading, lock_timeout, clock)
         self._erasing = Erasing(self._connection, self._subjects, self._reading, self._holds, clock)
         self._sealing = Sealing(self._connection, self._subjects)
         self._timeout = lock_timeout
-        self._tips: Recent[str, Tip] = Recent(_REMEMBERED)
         register(self)
 
     def parts(self) -> Iterable[Renews]:
@@ -110,7 +106,7 @@ class NatsStore:
             for start in range(0, len(lines), _MOST_AT_ONCE):
                 self._append(stream, lines[start : start + _MOST_AT_ONCE], expected + start, hold)
 
-    def _append(self, stream: str, lines: Sequence[bytes], expected: int, hold: Hold) -> None:
+    def _append(self, stream: str, lines: Sequence[bytes], expected: int, hold: StreamHold) -> None:
         wire = self._wire
         self._must_fit(stream, lines)
         deadline = time.monotonic() + self._timeout
@@ -121,7 +117,7 @@ class NatsStore:
                 # An append under this lock may have arrived although its outcome was unknown.
                 tip = self._standing(stream, hold)
             while True:
-                self._must_follow(stream, tip, lines[0], expected)
+                must_follow(stream, tip.head, lines[0], expected, "stream")
                 origin = tip.origin if tip.head.seq else wire.last_seq(self._subjects.jetstream_of(stream))
                 at = wire.publish(self._messages(stream, lines, tip, origin))
                 if at is not None:
@@ -140,15 +136,15 @@ class NatsStore:
                             f"{stream}: the servers refuse what follows its head for {self._timeout:g} s: read the "
                             "head, then decide again"
                         )
-                    time.sleep(_HINT_SECONDS[1])
+                    time.sleep(_HINT_SECONDS)
                 tip = now
 
-    def _known(self, stream: str, prev: str, hold: Hold) -> Tip | None:
+    def _known(self, stream: str, prev: str, hold: StreamHold) -> Tip | None:
         """Return where the stream stood last, if a line can follow that and this thread does not hold its lock."""
-        tip = None if hold.depth else self._tips.use(stream)
-        return tip if tip is not None and tip.head.hash == prev else None
+        tip = None if hold.depth else self._reading.newest(stream)
+        return tip if tip is not None and not tip.lock and tip.head.hash == prev else None
 
-    def _standing(self, stream: str, hold: Hold) -> Tip:
+    def _standing(self, stream: str, hold: StreamHold) -> Tip:
         """Return where a stream stands now that a message was refused, once this thread may append to it.
 
         Raises:
@@ -156,23 +152,16 @@ class NatsStore:
         """
         if hold.tip is None:
             return self._holds.wait_until_free(stream)
-        now = self._holds.load(stream)
+        now = self._reading.tip(stream)
         if not self._holds.is_mine(now, hold.tip):
             raise LockTimeoutError(f"{stream}: its lock has expired while it was held: read on and try again")
         hold.tip = now
         return now
 
-    def _keep(self, stream: str, hold: Hold, tip: Tip) -> None:
-        self._tips.put(stream, Tip(tip.at, tip.head, tip.end, tip.origin))
-        self._reading.note(stream, tip)
+    def _keep(self, stream: str, hold: StreamHold, tip: Tip) -> None:
+        self._reading.note(stream, Tip(tip.at, tip.head, tip.end, tip.origin))
         if hold.tip is not None:
             hold.tip = tip
-
-    def _must_follow(self, stream: str, tip: Tip, line: bytes, expected: int) -> None:
-        if tip.head.seq != expected:
-            raise other_version(stream, tip.head.seq, expected)
-        if prev_of(line) != tip.head.hash:
-            raise other_history(stream, expected, "stream")
 
     def _must_fit(self, stream: str, lines: Sequence[bytes]) -> None:
         most = self._connection.max_payload() - _ROOM
@@ -309,44 +298,14 @@ class NatsStore:
 
         Messages to the subject are a hint to look, and only that: the lines come from `read`.
         """
-        seq, first, origin = after, "", 0
-        subject = self._subjects.of(COMMITS, stream)
-        hint = threading.Event()
-        while True:
-            with self._wire.watch(subject, hint) as watching:
-                while watching.is_alive():
-                    hint.clear()
-                    if not first:
-                        origin = self._reading.tip(stream).origin
-                        first = next((hash_of(record.line) for record in self._reading.read(stream, 0, origin)), "")
-                    for record in self._reading.read(stream, seq, origin):
-                        seq += 1
-                        yield record
-                    if self._has_ended(stream, seq, first, origin):
-                        return
-                    if hint.wait(_FOLLOW_SECONDS):
-                        self._wait_for_more(stream, seq)
+        with self._wire.watch(self._subjects.of(COMMITS, stream)) as hints:
 
-    def _wait_for_more(self, stream: str, seq: int) -> None:
-        """Wait for a moment until what was hinted at can be read."""
-        pause, longest = _HINT_SECONDS
-        while pause <= longest and self.head(stream).seq <= seq:
-            time.sleep(pause)
-            pause *= 2
+            def wait(seq: int) -> None:
+                if hints.wait(_FOLLOW_SECONDS):
+                    # Until what was hinted at can be read.
+                    polled(lambda: self.head(stream).seq > seq or None, _HINT_SECONDS, self._clock)
 
-    def _has_ended(self, stream: str, seq: int, first: str, origin: int) -> bool:
-        """Whether a stream was removed that was read up to a seq.
-
-        Raises:
-            CorruptLogError: Lines that were read are missing.
-        """
-        tip = self._reading.tip(stream)
-        now = tip.head.seq if tip.origin == origin else 0
-        if now >= seq and (now or not first):
-            return False
-        if self.is_removed(first):
-            return True
-        raise lost_lines(self, stream, seq, now, "its tail is missing; restore it from a copy")
+            yield from followed(self, stream, after, wait=wait, if_lost="its tail is missing; restore it from a copy")
 
     def key(self, stream: str, *, create: bool = False) -> bytes | None:
         """Return the secret of a stream, from a subject of its own; see `EventStore.key`."""
@@ -374,9 +333,6 @@ class NatsStore:
         self._must_take_changes()
         with self._holds.locked(stream) as hold:
             self._erasing.redact(stream, lines, hold)
-
-    def _complete(self, stream: str) -> None:
-        self._erasing.complete(stream)
 
     def remove(self, folder: str) -> bool:
         """Remove the streams below a folder; see `EventStore.remove`."""

@@ -24,8 +24,9 @@ from backstory.ledger.core.errors import (
     StoreError,
     UnknownOutcomeError,
 )
+from backstory.ledger.disk.named_locks import polled
 from backstory.ledger.engines.port import Seal
-from backstory.ledger.engines.postgres.connections import Connections, is_lost, retried
+from backstory.ledger.engines.postgres.connections import Connections, is_lost
 from backstory.ledger.engines.postgres.holds import lock_of
 from backstory.ledger.engines.postgres.sealing import DatabaseSeal
 from backstory.ledger.engines.promises import other_history, other_version
@@ -110,13 +111,13 @@ class Appends:
                 return None
             return None if item.outcome in ("locked", "again") else item.outcome
 
-        outcome = retried(attempt, self._connections.timeout, self._clock) or item.outcome
+        outcome = polled(attempt, self._connections.timeout, self._clock) or item.outcome
         if outcome == "sealed":
             seal = self._seal.read()
             if seal is not None:
                 raise seal.refusal(self._connections.address.label)
             # It was taken off just now.
-            outcome = retried(attempt, self._connections.timeout, self._clock) or item.outcome
+            outcome = polled(attempt, self._connections.timeout, self._clock) or item.outcome
         if outcome == "appended" or (outcome == "present" and unknown):
             return
         raise self._refusal(item, outcome, unknown=unknown)

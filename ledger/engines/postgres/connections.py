@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, LiteralString, TypeVar
 
@@ -20,10 +20,10 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
-from backstory.ledger.disk.locks import polled
+from backstory.ledger.disk.named_locks import polled
 from backstory.ledger.engines.postgres.address import PostgresAddress
 
-__all__ = ["Connection", "Connections", "is_lost", "retried"]
+__all__ = ["Connection", "Connections", "is_lost"]
 
 _T = TypeVar("_T")
 
@@ -34,7 +34,18 @@ _MOST_HELD = 32
 """How many connections of a process hold something at most: one for each lock, one for all leases."""
 
 _POOL_SECONDS = 1.0
-_UNMIGRATED = (errors.UndefinedTable, errors.InvalidSchemaName, errors.UndefinedFunction, errors.UndefinedColumn)
+_UNMIGRATED = "the database has no tables of ours: run `backstory migrate`"
+_HINTS: Mapping[type[psycopg.Error], str] = {
+    errors.UndefinedTable: _UNMIGRATED,
+    errors.InvalidSchemaName: _UNMIGRATED,
+    errors.UndefinedFunction: _UNMIGRATED,
+    errors.UndefinedColumn: _UNMIGRATED,
+    errors.InsufficientPrivilege: "the role lacks the right: grant it as docs/how-to/postgres.md says",
+    errors.ReadOnlySqlTransaction: "this is a standby, or default_transaction_read_only is on: connect to the primary, "
+    "with target_session_attrs=read-write",
+    errors.QueryCanceled: "raise statement_timeout for this role, unless an administrator cancelled it",
+    errors.DiskFull: "free space on the disk of the server",
+}
 
 
 class Connection(psycopg.Connection[TupleRow]):
@@ -125,7 +136,7 @@ class Connections:
                 lost.append(error)
                 return None
 
-        found = retried(tried, self.timeout, self._clock)
+        found = polled(tried, self.timeout, self._clock)
         if found is None:
             raise self.refusal(doing, lost[-1]) from lost[-1]
         return found[0]
@@ -141,23 +152,13 @@ class Connections:
         return next(iter(self.rows(doing, query, params)), None)
 
     @contextmanager
-    def lent(self) -> Iterator[Connection]:
-        """Lend a connection for one statement, or for one transaction.
+    def lent(self, *, to_hold: bool = False) -> Iterator[Connection]:
+        """Lend a connection for one statement or transaction; `to_hold` for as long as a lock, or any lease, is held.
 
         Raises:
             psycopg.Error: As psycopg says it.
         """
-        with self._lent(_MOST) as connection:
-            yield connection
-
-    @contextmanager
-    def lent_to_hold(self) -> Iterator[Connection]:
-        """Lend a connection for as long as a lock, or any lease, is held."""
-        with self._lent(_MOST_HELD) as connection:
-            yield connection
-
-    @contextmanager
-    def _lent(self, most: int) -> Iterator[Connection]:
+        most = _MOST_HELD if to_hold else _MOST
         process, pool = os.getpid(), self._pool(most)
         try:
             connection = pool.getconn()
@@ -221,23 +222,9 @@ class Connections:
                 f"cannot {doing} in {where}: another process keeps a lock after {self.timeout:g} s: "
                 "end that process, or raise file_lock_timeout_seconds"
             )
-        if isinstance(error, _UNMIGRATED):
-            hint = "the database has no tables of ours: run `backstory migrate`"
-        elif isinstance(error, errors.InsufficientPrivilege):
-            hint = "the role lacks the right: grant it as docs/how-to/postgres.md says"
-        elif isinstance(error, errors.ReadOnlySqlTransaction):
-            hint = (
-                "this is a standby, or default_transaction_read_only is on: connect to the primary, with "
-                "target_session_attrs=read-write"
-            )
-        elif isinstance(error, errors.QueryCanceled):
-            hint = "raise statement_timeout for this role, unless an administrator cancelled it"
-        elif isinstance(error, errors.DiskFull):
-            hint = "free space on the disk of the server"
-        elif is_lost(error):
-            hint = "is the server running, and are host, port, database, user and password right?"
-        else:
-            hint = "see the server's log"
+        lost = "is the server running, and are host, port, database, user and password right?"
+        otherwise = lost if is_lost(error) else "see the server's log"
+        hint = next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), otherwise)
         return StoreError(f"cannot {doing} in {where}: {said}; {hint}")
 
     def close(self) -> None:
@@ -246,18 +233,6 @@ class Connections:
             pools, self._pools = list(self._pools.values()), {}
         for pool in pools:
             pool.close()
-
-
-def retried(attempt: Callable[[], _T | None], timeout: float, clock: Clock) -> _T | None:
-    """Return what an attempt returns, made again while that is None, for `timeout` seconds including the attempts."""
-    end = time.monotonic() + timeout
-
-    def bounded() -> tuple[_T | None] | None:
-        found = attempt()
-        return (found,) if found is not None or time.monotonic() >= end else None
-
-    last = polled(bounded, timeout, clock)
-    return None if last is None else last[0]
 
 
 def is_lost(error: psycopg.Error) -> bool:

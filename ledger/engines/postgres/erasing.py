@@ -17,7 +17,8 @@ from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.commit import UNREADABLE
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.moments import spell_moment
-from backstory.ledger.engines.postgres.connections import Connection, Connections, retried
+from backstory.ledger.disk.named_locks import polled
+from backstory.ledger.engines.postgres.connections import Connection, Connections
 from backstory.ledger.engines.postgres.holds import lock_of
 from backstory.ledger.engines.postgres.sealing import DatabaseSeal
 from backstory.ledger.engines.promises import in_lock_order, must_be_erasure
@@ -64,9 +65,13 @@ class Erasures:
         self._seal = seal
         self._clock = clock
 
-    def must_be_allowed(self) -> None:
-        """See `Capabilities.must_erase`."""
-        self._connections.run("erase", self._must_be_allowed)
+    def must_be_allowed(self, doing: str = "erase") -> None:
+        """Refuse before anything is changed: what cannot be rewritten would not be gone. See `Capabilities`."""
+        if self._connections.row(doing, _MAY_REWRITE) != (True,):
+            raise StoreError(
+                f"the role of {self._connections.address.label} may append only: erase as a role that owns the tables, "
+                "or is a member of the one that does (docs/how-to/postgres.md)"
+            )
 
     def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:
         """Replace lines; the caller holds the stream's lock. See `EventStore.redact`."""
@@ -76,19 +81,16 @@ class Erasures:
         def replace(connection: Connection) -> None:
             nonlocal tries
             tries += 1
-            self._must_be_allowed(connection)
-            with connection.transaction():
-                self._connections.limit(connection)
-                self._seal.must_allow(connection)
-                row = connection.execute(
-                    "SELECT id, seq FROM backstory.streams WHERE name = %s FOR UPDATE", (stream,)
-                ).fetchone()
-                if row is None:
-                    raise StoreError(f"{stream} is not there: nothing was erased from it")
-                _replace(connection, stream, row[0], row[1], lines, again=tries > 1)
+            row = connection.execute(
+                "SELECT id, seq FROM backstory.streams WHERE name = %s FOR UPDATE", (stream,)
+            ).fetchone()
+            if row is None:
+                raise StoreError(f"{stream} is not there: nothing was erased from it")
+            _replace(connection, stream, row[0], row[1], lines, again=tries > 1)
 
         if lines:
-            self._connections.run(doing, replace)
+            self.must_be_allowed(doing)
+            self._seal.change(doing, replace)
         self._rewrite(doing)
 
     def destroy_key(self, stream: str) -> None:
@@ -96,13 +98,10 @@ class Erasures:
         doing = f"destroy the key of {stream}"
 
         def destroy(connection: Connection) -> None:
-            with connection.transaction():
-                self._connections.limit(connection)
-                self._seal.must_allow(connection)
-                if connection.execute("DELETE FROM backstory.keys WHERE name = %s", (stream,)).rowcount:
-                    connection.execute(_KEYS)
+            if connection.execute("DELETE FROM backstory.keys WHERE name = %s", (stream,)).rowcount:
+                connection.execute(_KEYS)
 
-        self._connections.run(doing, destroy)
+        self._seal.change(doing, destroy)
         self._rewrite(doing)
 
     def remove(self, folder: str, is_held: Callable[[str], bool]) -> bool:
@@ -117,29 +116,26 @@ class Erasures:
 
         def remove(connection: Connection) -> None:
             nonlocal found
-            self._must_be_allowed(connection)
-            with connection.transaction():
-                self._connections.limit(connection)
-                self._seal.must_allow(connection)
-                below = _below(connection, folder)
-                for name in sorted(below, key=in_lock_order):
-                    if not is_held(name):
-                        connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_of(name),))
-                # What came while the locks were waited for is removed, too. The rows are locked in the order in which
-                # an append to several streams locks them.
-                ids = list(_below(connection, folder, _BELOW + " FOR UPDATE").values())
-                self._mark(connection, ids)
-                connection.execute(_PARTS, (ids,))
-                connection.execute("DELETE FROM backstory.commits WHERE stream = ANY(%s)", (ids,))
-                connection.execute("DELETE FROM backstory.streams WHERE id = ANY(%s)", (ids,))
-                keys = connection.execute(
-                    "DELETE FROM backstory.keys WHERE name >= %s AND name < %s", _range(f"{folder}/")
-                ).rowcount
-                if keys:
-                    connection.execute(_KEYS)
+            below = _below(connection, folder)
+            for name in sorted(below, key=in_lock_order):
+                if not is_held(name):
+                    connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_of(name),))
+            # What came while the locks were waited for is removed, too. The rows are locked in the order in which an
+            # append to several streams locks them.
+            ids = list(_below(connection, folder, _BELOW + " FOR UPDATE").values())
+            self._mark(connection, ids)
+            connection.execute(_PARTS, (ids,))
+            connection.execute("DELETE FROM backstory.commits WHERE stream = ANY(%s)", (ids,))
+            connection.execute("DELETE FROM backstory.streams WHERE id = ANY(%s)", (ids,))
+            keys = connection.execute(
+                "DELETE FROM backstory.keys WHERE name >= %s AND name < %s", _range(f"{folder}/")
+            ).rowcount
+            if keys:
+                connection.execute(_KEYS)
             found = found or bool(ids or keys)
 
-        self._connections.run(doing, remove)
+        self.must_be_allowed(doing)
+        self._seal.change(doing, remove)
         return self._rewrite(doing) or found
 
     def _mark(self, connection: Connection, ids: list[int]) -> None:
@@ -152,14 +148,6 @@ class Erasures:
             """,
             (spell_moment(self._clock.now()), ids),
         )
-
-    def _must_be_allowed(self, connection: Connection) -> None:
-        """Refuse before anything is changed: what cannot be rewritten would not be gone."""
-        if connection.execute(_MAY_REWRITE).fetchone() != (True,):
-            raise StoreError(
-                f"the role of {self._connections.address.label} may append only: erase as a role that owns the tables, "
-                "or is a member of the one that does (docs/how-to/postgres.md)"
-            )
 
     def _rewrite(self, doing: str) -> bool:
         """Rewrite the tables in which something was erased; return whether there was one.
@@ -176,7 +164,7 @@ class Erasures:
         def attempt() -> bool | None:
             return self._is_rewritten(doing, relation) or None
 
-        if not retried(attempt, self._connections.timeout, self._clock):
+        if not polled(attempt, self._connections.timeout, self._clock):
             raise StoreError(
                 f"cannot {doing} in {self._connections.address.label}: it is erased for every reader, but an open "
                 f"transaction, such as a backup, still needs the old rows of {relation}; erase again when it has ended"

@@ -16,13 +16,13 @@ import logging
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 import psycopg
 from psycopg import sql
 
-from backstory.ledger.core.errors import LockTimeoutError
+from backstory.ledger.disk.named_locks import Hold, NamedLocks, held_elsewhere
 from backstory.ledger.engines.postgres.awake import BEAT_SECONDS, STAY_OPEN, KeptAwake
 from backstory.ledger.engines.postgres.connections import Connection, Connections
 
@@ -53,31 +53,32 @@ def _number(*parts: str) -> int:
     return int.from_bytes(hashlib.sha256(spelled).digest()[:8], signed=True)
 
 
-class _Hold:
-    """One stream's lock among the threads of this process; the thread that has it may take it again."""
+class _LockHold(Hold):
+    """A stream's lock, and the connection on which its transaction is open."""
 
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.depth = 0
-        self.owner = 0
-        self.token = 0
-        self.users = 0
-        """How many threads have it or wait for it."""
-        self.ended = ExitStack()
+    connection: Connection
+    lent: ExitStack
+    process = 0
+    owner = 0
+    token = 0
+
+    def beat(self) -> None:
+        """Say something in the transaction; a connection that is lost is found out by who uses it."""
+        with suppress(psycopg.Error):
+            self.connection.execute("SELECT 1")
 
 
-class Holds:
+class Holds(NamedLocks[_LockHold]):
     """The locks of one store."""
 
     def __init__(self, connections: Connections, awake: KeptAwake) -> None:
+        super().__init__(_LockHold)
         self._connections = connections
         self._awake = awake
-        self.renew()
 
     def renew(self) -> None:
         """Hold nothing, in a forked child: what is held is the parent's."""
-        self._guard = threading.Lock()
-        self._holds: dict[str, _Hold] = {}
+        self._forget()
 
     def token(self, stream: str) -> int | None:
         """Return the token of a stream's lock if this thread holds it, otherwise None."""
@@ -87,94 +88,45 @@ class Holds:
     @contextmanager
     def held(self, stream: str, *, wait: bool) -> Iterator[None]:
         """Hold a stream's lock; see `EventStore.locked`."""
-        timeout = self._connections.timeout if wait else 0.0
-        hold = self._joined(stream)
+        hold = self._take(stream, self._connections.timeout if wait else 0.0)
         try:
-            if not hold.lock.acquire(timeout=timeout):
-                raise LockTimeoutError(f"{stream} is still locked by another thread after {timeout:g} s: try again")
-            try:
-                if hold.depth == 0:
-                    self._take(stream, hold, timeout)
-                hold.depth += 1
-                try:
-                    yield
-                finally:
-                    hold.depth -= 1
-                    if hold.depth == 0:
-                        hold.owner = 0
-                        hold.ended.close()
-            finally:
-                hold.lock.release()
+            yield
         finally:
-            self._left(stream, hold)
+            self._give_back(hold)
 
-    def _joined(self, stream: str) -> _Hold:
-        with self._guard:
-            hold = self._holds.setdefault(stream, _Hold())
-            hold.users += 1
-            return hold
-
-    def _left(self, stream: str, hold: _Hold) -> None:
-        with self._guard:
-            hold.users -= 1
-            if not hold.users and self._holds.get(stream) is hold:
-                del self._holds[stream]
-
-    def _take(self, stream: str, hold: _Hold, timeout: float) -> None:
+    def _lock(self, hold: _LockHold, timeout: float) -> None:
         token = secrets.randbits(63)
+        begun = self._connections.retried(f"lock {hold.name}", lambda: self._begun(hold.name, token, timeout))
+        if begun is None:
+            raise held_elsewhere(f"{hold.name} in {self._connections.address.label}", 0)
+        hold.connection, hold.lent = begun
+        hold.process, hold.owner, hold.token = os.getpid(), threading.get_ident(), token
+        self._awake.add(hold.beat)
 
-        def take(connection: Connection) -> bool:
+    def _begun(self, stream: str, token: int, timeout: float) -> tuple[Connection, ExitStack] | None:
+        """Return a connection with a transaction that holds a stream's lock; None where it is held elsewhere."""
+        with ExitStack() as lent:
+            connection = lent.enter_context(self._connections.lent(to_hold=True))
+            connection.patience = max(connection.patience, timeout + BEAT_SECONDS)
+            connection.execute(_BEGIN.format(max(1, round(timeout * 1000))))
             if timeout:
                 connection.execute(_WAIT.format(lock_of(stream)))
             elif not _tried(connection, lock_of(stream)):
-                return False
-            return _tried(connection, token)
+                return None
+            return (connection, lent.pop_all()) if _tried(connection, token) else None
 
-        with ExitStack() as opened:
-            if not opened.enter_context(self._transaction(stream, timeout, take)):
-                raise LockTimeoutError(
-                    f"{stream} in {self._connections.address.label} is held by another process just now: try again"
-                )
-            hold.token, hold.owner = token, threading.get_ident()
-            hold.ended = opened.pop_all()
-
-    @contextmanager
-    def _transaction(self, stream: str, timeout: float, take: Callable[[Connection], bool]) -> Iterator[bool]:
-        """Take advisory locks in a transaction that stays open for the length of the block."""
-        process = os.getpid()
-        opened, connection, taken = self._connections.retried(f"lock {stream}", lambda: self._begun(timeout, take))
-
-        def beat() -> None:
-            # A connection that is lost is found out by who uses it.
-            with suppress(psycopg.Error):
-                connection.execute("SELECT 1")
-
-        with opened:
-            self._awake.add(beat)
+    def _unlock(self, hold: _LockHold) -> None:
+        hold.owner = 0
+        self._awake.discard(hold.beat)
+        with hold.lent:
+            if os.getpid() != hold.process:
+                return
             try:
-                yield taken
-            finally:
-                self._awake.discard(beat)
-                if os.getpid() == process:
-                    self._end(connection, stream, taken=taken)
-
-    def _begun(self, timeout: float, take: Callable[[Connection], bool]) -> tuple[ExitStack, Connection, bool]:
-        with ExitStack() as lent:
-            connection = lent.enter_context(self._connections.lent_to_hold())
-            connection.patience = max(connection.patience, timeout + BEAT_SECONDS)
-            limit = max(1, round(timeout * 1000))
-            connection.execute(_BEGIN.format(limit))
-            taken = take(connection)
-            return lent.pop_all(), connection, taken
-
-    def _end(self, connection: Connection, stream: str, *, taken: bool) -> None:
-        try:
-            connection.execute("ROLLBACK")
-        except psycopg.Error as error:
-            if taken:
+                hold.connection.execute("ROLLBACK")
+            except psycopg.Error as error:
                 # Appends were refused from then on.
                 said = self._connections.address.scrubbed(str(error))
-                _log.warning("%s: its lock was lost while it was held: %s", stream, said)
+                _log.warning("%s: its lock was lost while it was held: %s", hold.name, said)
 
 
 def _tried(connection: Connection, number: int) -> bool:

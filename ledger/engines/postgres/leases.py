@@ -91,7 +91,7 @@ class _Session:
         self._mutex = threading.Lock()
         self._numbers: set[int] = set()
         with ExitStack() as lent:
-            self._connection = lent.enter_context(connections.lent_to_hold())
+            self._connection = lent.enter_context(connections.lent(to_hold=True))
             self._connection.execute(_BEGIN)
             self._lent = lent.pop_all()
         self.is_open = True
@@ -104,14 +104,11 @@ class _Session:
                 return None
             if number in self._numbers:
                 return False
-            try:
+            # An error does not say whether the lock was taken.
+            with self._or_dropped(spared=()):
                 taken = self._connection.execute(_TRY.format(number)).fetchone() == (True,)
                 if taken:
                     self._numbers.add(number)
-            except BaseException as error:
-                # An error does not say whether the lock was taken.
-                self._drop(error)
-                raise
             if not self._numbers:
                 self._end()
             return taken
@@ -121,18 +118,11 @@ class _Session:
         if os.getpid() != self._process:
             return
         with self._mutex:
-            if not self.is_open:
-                return
-            try:
-                if self._numbers != {number}:
-                    self._connection.execute(_UNLOCK.format(number))
-            except BaseException as error:
-                self._drop(error)
-                if not isinstance(error, psycopg.Error):
-                    raise
-                return
-            if self._numbers == {number}:
+            if self.is_open and self._numbers == {number}:
                 self._end()
+            elif self.is_open:
+                with self._or_dropped():
+                    self._connection.execute(_UNLOCK.format(number))
             self._numbers.discard(number)
 
     def beat(self) -> None:
@@ -141,22 +131,26 @@ class _Session:
             return
         try:
             if self.is_open:
-                self._connection.execute(_NEXT)
-        except psycopg.Error as error:
-            self._drop(error)
+                with self._or_dropped():
+                    self._connection.execute(_NEXT)
         finally:
             self._mutex.release()
 
     def _end(self) -> None:
         """Give the connection back, without any lock."""
-        try:
+        with self._or_dropped():
             self._connection.execute(_END)
+            self._close()
+
+    @contextmanager
+    def _or_dropped(self, spared: tuple[type[psycopg.Error], ...] = (psycopg.Error,)) -> Iterator[None]:
+        """Break the connection where the block fails; errors that are spared are not raised."""
+        try:
+            yield
         except BaseException as error:
             self._drop(error)
-            if not isinstance(error, psycopg.Error):
+            if not isinstance(error, spared):
                 raise
-            return
-        self._close()
 
     def _drop(self, error: BaseException) -> None:
         """Break the connection, upon which the server ends all locks of the session."""

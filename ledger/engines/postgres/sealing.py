@@ -6,11 +6,16 @@ is under way.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.engines.port import Seal
 from backstory.ledger.engines.postgres.connections import Connection, Connections
 
 __all__ = ["DatabaseSeal"]
+
+_T = TypeVar("_T")
 
 
 class DatabaseSeal:
@@ -36,15 +41,22 @@ class DatabaseSeal:
             raise StoreError(f"the seal of {self._connections.address.label} is {state!r}: use a newer backstory")
         return Seal(state, other)
 
-    def must_allow(self, connection: Connection) -> None:
-        """Refuse a change of a sealed database, in the transaction that makes it.
+    def change(self, doing: str, work: Callable[[Connection], _T]) -> _T:
+        """Return what a change returns that is made in one transaction; see `Connections.run`.
 
         Raises:
-            SealedError: It is sealed.
+            SealedError: The database is sealed.
         """
-        seal = self._read(connection)
-        if seal is not None and seal != self.ours:
-            raise seal.refusal(self._connections.address.label)
+
+        def changed(connection: Connection) -> _T:
+            with connection.transaction():
+                self._connections.limit(connection)
+                seal = self._read(connection)
+                if seal is not None and seal != self.ours:
+                    raise seal.refusal(self._connections.address.label)
+                return work(connection)
+
+        return self._connections.run(doing, changed)
 
     def put(self, seal: Seal | None) -> None:
         """See `EventStore.set_seal`."""

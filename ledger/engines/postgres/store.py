@@ -9,12 +9,15 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from typing import LiteralString
+
+from psycopg.abc import Params
+from psycopg.rows import TupleRow
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.concurrency.forks import Renews, register
 from backstory.ledger.core.commit import EMPTY, Head
 from backstory.ledger.core.errors import StoreError
-from backstory.ledger.engines.following import followed
 from backstory.ledger.engines.port import Capabilities, Record, RemovedLog, Seal, StreamLook, StreamState
 from backstory.ledger.engines.postgres.address import PostgresAddress
 from backstory.ledger.engines.postgres.appending import Appends
@@ -26,6 +29,7 @@ from backstory.ledger.engines.postgres.holds import Holds
 from backstory.ledger.engines.postgres.leases import Leases
 from backstory.ledger.engines.postgres.migrating import must_be_migrated
 from backstory.ledger.engines.postgres.sealing import DatabaseSeal
+from backstory.ledger.engines.promises import followed
 
 __all__ = ["PostgresStore"]
 
@@ -170,15 +174,18 @@ class PostgresStore:
 
     def streams(self, prefix: str = "") -> Iterator[str]:
         """Yield the names of all streams that begin with the prefix, sorted."""
-        asked = {"prefix": prefix, "end": _end_of(prefix), "most": _NAMES}
+        for (name,) in self._paged("list the streams", _STREAMS, {"prefix": prefix, "end": _end_of(prefix)}):
+            yield name
+
+    def _paged(self, doing: str, query: LiteralString, asked: Mapping[str, object]) -> Iterator[TupleRow]:
+        """Yield the rows of a query in the order of their first column, page by page."""
         last = ""
         while True:
-            names = self._connections.rows("list the streams", _STREAMS, {**asked, "last": last})
-            for (name,) in names:
-                yield name
-            if len(names) < _NAMES:
+            rows = self._connections.rows(doing, query, {**asked, "last": last, "most": _NAMES})
+            yield from rows
+            if len(rows) < _NAMES:
                 return
-            last = names[-1][0]
+            last = rows[-1][0]
 
     def folders(self, folder: str) -> Sequence[str]:
         """Return the names right below a folder; see `EventStore.folders`.
@@ -203,7 +210,7 @@ class PostgresStore:
             self,
             stream,
             after,
-            wait=lambda: self._clock.sleep(_FOLLOW_POLL_SECONDS),
+            wait=lambda _: self._clock.sleep(_FOLLOW_POLL_SECONDS),
             if_lost=f"commits were lost in {self._address.label}; restore the database from a copy",
         )
 
@@ -214,45 +221,29 @@ class PostgresStore:
 
     def key(self, stream: str, *, create: bool = False) -> bytes | None:
         """Return the secret of a stream; see `EventStore.key`."""
-
-        def find(connection: Connection) -> bytes | None:
-            while True:
-                row = connection.execute(
-                    "SELECT key FROM backstory.keys WHERE name = %s", (stream,), binary=True
-                ).fetchone()
-                if row is not None or not create:
-                    return None if row is None else bytes(row[0])
-                with connection.transaction():
-                    self._connections.limit(connection)
-                    self._seal.must_allow(connection)
-                    connection.execute(
-                        "INSERT INTO backstory.keys (name, key) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING",
-                        (stream, os.urandom(_KEY_BYTES)),
-                    )
-
-        return self._connections.run(f"read the key of {stream}", find)
+        doing, query = f"read the key of {stream}", "SELECT key FROM backstory.keys WHERE name = %s"
+        while not (found := self._connections.rows(doing, query, (stream,), binary=True)) and create:
+            self._change(
+                doing,
+                "INSERT INTO backstory.keys (name, key) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING",
+                (stream, os.urandom(_KEY_BYTES)),
+            )
+        return bytes(found[0][0]) if found else None
 
     def set_key(self, stream: str, key: bytes | None) -> None:
         """Set the secret of a stream, or destroy it; see `EventStore.set_key`."""
         if key is None:
             self._erasures.destroy_key(stream)
             return
+        self._change(
+            f"set the key of {stream}",
+            "INSERT INTO backstory.keys (name, key) VALUES (%s, %s) "
+            "ON CONFLICT (name) DO UPDATE SET key = excluded.key",
+            (stream, key),
+        )
 
-        def put(connection: Connection) -> None:
-            with connection.transaction():
-                self._connections.limit(connection)
-                self._seal.must_allow(connection)
-                connection.execute(
-                    "INSERT INTO backstory.keys (name, key) VALUES (%s, %s) "
-                    "ON CONFLICT (name) DO UPDATE SET key = excluded.key",
-                    (stream, key),
-                )
-
-        self._connections.run(f"set the key of {stream}", put)
-
-    def must_erase(self) -> None:
-        """Refuse a login that may append only; see `Capabilities.must_erase`."""
-        self._erasures.must_be_allowed()
+    def _change(self, doing: str, query: LiteralString, params: Params) -> None:
+        self._seal.change(doing, lambda connection: connection.execute(query, params))
 
     def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:
         """Put stubs in the place of what was erased, and rewrite the table; see `EventStore.redact`."""
@@ -272,29 +263,18 @@ class PostgresStore:
 
     def removed_logs(self) -> Iterator[RemovedLog]:
         """Yield the marks of all removed logs; see `EventStore.removed_logs`."""
-        last = ""
-        while True:
-            rows = self._connections.rows("read what was removed", _REMOVED, (last, _NAMES))
-            for last, at, kind, seq, digest in rows:
-                yield RemovedLog(last, at, kind, Head(seq, digest))
-            if len(rows) < _NAMES:
-                return
+        for first, at, kind, seq, digest in self._paged("read what was removed", _REMOVED, {}):
+            yield RemovedLog(first, at, kind, Head(seq, digest))
 
     def restore_removed(self, log: RemovedLog) -> None:
         """Put the mark of a log that was removed from another engine; see `EventStore.restore_removed`."""
-
-        def put(connection: Connection) -> None:
-            with connection.transaction():
-                self._connections.limit(connection)
-                self._seal.must_allow(connection)
-                connection.execute(
-                    "INSERT INTO backstory.removed (first, at, kind, seq, hash) VALUES (%s, %s, %s, %s, %s) "
-                    "ON CONFLICT (first) DO UPDATE SET at = excluded.at, kind = excluded.kind, "
-                    "seq = excluded.seq, hash = excluded.hash",
-                    (log.first, log.at, log.kind, log.head.seq, log.head.hash),
-                )
-
-        self._connections.run("mark what was removed", put)
+        self._change(
+            "mark what was removed",
+            "INSERT INTO backstory.removed (first, at, kind, seq, hash) VALUES (%s, %s, %s, %s, %s) "
+            "ON CONFLICT (first) DO UPDATE SET at = excluded.at, kind = excluded.kind, "
+            "seq = excluded.seq, hash = excluded.hash",
+            (log.first, log.at, log.kind, log.head.seq, log.head.hash),
+        )
 
     def seal(self) -> Seal | None:
         """See `EventStore.seal`."""
@@ -323,7 +303,7 @@ class PostgresStore:
 
     def capabilities(self) -> Capabilities:
         """See `EventStore.capabilities`."""
-        return Capabilities(looks=self.looks, changed=self.changed, must_erase=self.must_erase)
+        return Capabilities(looks=self.looks, changed=self.changed, must_erase=self._erasures.must_be_allowed)
 
     def close(self) -> None:
         """Close the connections; the store can be used again."""
@@ -338,7 +318,9 @@ WHERE name >= %(prefix)s AND name > %(last)s AND starts_with(name, %(prefix)s)
 ORDER BY name LIMIT %(most)s
 """
 
-_REMOVED = "SELECT first, at, kind, seq, hash FROM backstory.removed WHERE first > %s ORDER BY first LIMIT %s"
+_REMOVED = """
+SELECT first, at, kind, seq, hash FROM backstory.removed WHERE first > %(last)s ORDER BY first LIMIT %(most)s
+"""
 
 _FOLDERS = """
 WITH RECURSIVE found AS (

@@ -132,21 +132,13 @@ class VectorFile:
             StoreError: The lock file cannot be made, or this is closed.
         """
         self._must_be_open()
-        try:
-            with self._locks.held(str(self._lock_path)):
-                self._must_be_open()
-                yield
-        finally:
-            if self._closed:
-                self._locks.close()
+        with self._locks.held(str(self._lock_path)):
+            self._must_be_open()
+            yield
 
     def close(self) -> None:
-        """Let nothing be written any more, and let go of the lock file and of the lease in all threads.
-
-        A write that is under way ends first, and closes the lock file itself.
-        """
+        """Let nothing be written any more, and let go of the lease in all threads; a write under way ends first."""
         self._closed = True
-        self._locks.close()
         for held in list(self._leases):
             held.end()
 

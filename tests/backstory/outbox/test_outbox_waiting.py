@@ -51,7 +51,7 @@ def test_nobody_who_reads_memory_waits_while_the_background_does(
     memory = bs.memory("ada")
     memory.add_fact("User likes tea")
     entered, opened = threading.Event(), threading.Event()
-    take = bs.store._locks.take  # type: ignore[attr-defined]
+    take = bs.store._locks._take  # type: ignore[attr-defined]
 
     def taken(path: str, timeout: float) -> object:
         if path.endswith("transcript.lock") and threading.current_thread() is background:
@@ -62,7 +62,7 @@ def test_nobody_who_reads_memory_waits_while_the_background_does(
     with locked(bs):
         assert door.record(ADA, "t", exchange("tea")) is None
     background = threading.Thread(target=door.flush, args=(PATIENCE,))
-    monkeypatch.setattr(bs.store._locks, "take", taken)  # type: ignore[attr-defined]
+    monkeypatch.setattr(bs.store._locks, "_take", taken)  # type: ignore[attr-defined]
     background.start()
     assert entered.wait(PATIENCE)
     reading = threading.Thread(target=memory.context, args=("tea",))
@@ -81,7 +81,7 @@ def test_one_who_records_waits_for_a_lock_once_also_where_there_are_workers(home
         memory = bs.memory("ada")
         memory.record("t", exchange("tea"))
         waits: list[str] = []
-        take = bs.store._locks.take  # type: ignore[attr-defined]
+        take = bs.store._locks._take  # type: ignore[attr-defined]
 
         def taken(path: str, timeout: float) -> object:
             waits.append(path)
@@ -89,11 +89,11 @@ def test_one_who_records_waits_for_a_lock_once_also_where_there_are_workers(home
             memory.context("tea")
             return take(path, timeout)
 
-        bs.store._locks.take = taken  # type: ignore[attr-defined]
+        bs.store._locks._take = taken  # type: ignore[attr-defined]
         with locked(bs), pytest.raises(LockTimeoutError):
             memory.record("t", exchange("rye"))
         assert len(waits) == 1
-        bs.store._locks.take = take  # type: ignore[attr-defined]
+        bs.store._locks._take = take  # type: ignore[attr-defined]
 
 
 def test_what_fails_slowly_is_left_to_the_background_as_a_lock_is(

@@ -625,7 +625,6 @@ def written_by_another(away: Bench) -> Iterator[None]:
     others = FileLocks(0.0, SystemClock())
     with others.held(str(away.path.with_suffix(".lock"))):
         yield
-    others.close()
 
 
 def test_the_ledgers_lock_is_not_taken_for_a_file_that_lies_elsewhere(away: Bench, tmp_path: Path) -> None:

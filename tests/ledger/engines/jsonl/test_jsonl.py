@@ -258,10 +258,11 @@ def test_a_place_behind_a_line_that_was_taken_back_is_not_trusted(
 def test_a_reading_from_the_beginning_does_not_make_the_next_one_longer(store: JsonlStore) -> None:
     lines = chain(5)
     fill(store, STREAM, lines)
-    end = store._cursors[STREAM]
+    end = store._known(STREAM).cursor
+    assert end is not None
     assert (end.seq, end.byte) == (5, len(as_file(lines)))
     next(store.read(STREAM))
-    assert store._cursors[STREAM] == end
+    assert store._known(STREAM).cursor == end
     assert lines_of(store) == lines
 
 

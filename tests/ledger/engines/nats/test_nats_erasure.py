@@ -12,8 +12,9 @@ from doubles.nats_engine import NatsEngine
 from backstory.ledger.core.commit import head_of
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.engines.nats.erasing import Erasing
-from backstory.ledger.engines.nats.holding import Hold, NatsHolds
+from backstory.ledger.engines.nats.holding import NatsHolds, StreamHold
 from backstory.ledger.engines.nats.jetstream import JetStream, Outgoing
+from backstory.ledger.engines.nats.reading import StreamReading
 from backstory.ledger.log.commits import read_commits
 from backstory.testing.conformance import STREAM, lines_of
 from backstory.testing.lines import chain, erase, fill, offsets
@@ -79,12 +80,8 @@ def test_an_erasure_that_was_interrupted_is_completed_by_who_reads_next(
     store = engine.open()
     fill(store, STREAM, lines)
 
-    def dies(*_: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patched:
-        patched.setattr(Erasing, "_work_off", dies)
-        patched.setattr(Erasing, "complete", lambda *_: None)
+        patched.setattr(StreamReading, "complete", lambda *_: None)
         store.redact(STREAM, {seq: erase(lines[seq - 1], 0) for seq in (1, 2, 3)})
     assert engine.files_with(secret.encode())
     wanted = [erase(line, 0) for line in lines]
@@ -104,7 +101,7 @@ def test_a_removal_locks_a_transcript_before_its_ledger_as_an_erasure_does(
     locked: list[str] = []
     inner = NatsHolds.locked
 
-    def noted(self: NatsHolds, stream: str, *, wait: bool = True) -> AbstractContextManager[Hold]:
+    def noted(self: NatsHolds, stream: str, *, wait: bool = True) -> AbstractContextManager[StreamHold]:
         locked.append(stream)
         return inner(self, stream, wait=wait)
 
@@ -242,7 +239,7 @@ def test_an_erasure_that_was_stopped_for_long_does_not_undo_another(
         if self is store._connection and len(messages) > 1:
             store._holds.end()
             deadline = time.monotonic() + 30
-            while other._holds.is_held(STREAM, other._holds.load(STREAM)):
+            while other._holds.is_held(STREAM, other._reading.tip(STREAM)):
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
             other.redact(STREAM, {2: whole})
@@ -265,7 +262,7 @@ def test_an_erasure_that_was_interrupted_is_completed_by_who_has_read_before_too
     store.redact(STREAM, {1: erase(lines[0], 0)})
     assert len(lines_of(reader)) == 3
     with monkeypatch.context() as patched:
-        patched.setattr(Erasing, "complete", lambda *_: None)
+        patched.setattr(StreamReading, "complete", lambda *_: None)
         store.redact(STREAM, {seq: erase(lines[seq - 1], 0) for seq in (2, 3)})
     assert engine.files_with(secret.encode())
     assert lines_of(reader) == [erase(line, 0) for line in lines]

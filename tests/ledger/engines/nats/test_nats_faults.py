@@ -264,7 +264,7 @@ def test_a_renewal_whose_acknowledgement_is_lost_renews_all_the_same(
         before = hold.tip.at
         proxy.deaf.set()
         renewing = [
-            threading.Thread(target=store._holds._renew_lock, args=(STREAM, hold)),
+            threading.Thread(target=store._holds._renew_lock, args=(hold,)),
             threading.Thread(target=store._holds._renew_lease, args=(key, subject, at)),
         ]
         for thread in renewing:
