@@ -44,7 +44,7 @@ def continued(
     found = []
     telling = TellingOf(messages)
     for thread in threads if telling.said else ():
-        place = telling.place_in(thread, seal=seal() if thread.traces else None, now=now)
+        place = telling.place_in(thread, seal=seal() if thread.is_redacted else None, now=now)
         if place is not None:
             found.append((thread.name, place))
     return sorted(found, key=lambda one: one[1].rank)
