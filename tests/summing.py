@@ -88,7 +88,7 @@ class Talk:
         from backstory.ledger.learning.next_summary import SummaryLimits
         from backstory.ledger.learning.summarizer import Summarizer
 
-        off = Summarizer(services.home.updater.model_caller, SummaryLimits(min_turns=0))
+        off = Summarizer(services.home.updater, SummaryLimits(min_turns=0))
         home = copy(services.home)
         home.summarizer = off
         self.memory._services = msgspec.structs.replace(services, home=home)

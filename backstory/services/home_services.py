@@ -70,13 +70,10 @@ class HomeServices:
         self.timing = Timing(settings.debounce_seconds, settings.max_wait_seconds, settings.answer_wait_seconds)
         self._clock = clock
         self._observers = observers
-        self._templates = folder_of(settings.prompts_dir)
-        self.updater = self._updater(self._templates, [*observers, ModelFaults(states.faults)])
+        self.updater = self._updater(folder_of(settings.prompts_dir), [*observers, ModelFaults(states.faults)])
         self.summarizer = Summarizer(
-            self.updater.model_caller,
+            self.updater,
             SummaryLimits(settings.summary_min_turns, settings.summary_min_tokens, settings.summary_max_chars),
-            prompts=self._templates,
-            prompt_max_tokens=settings.prompt_max_tokens,
         )
         days = settings.transcript_retention_days
         self.retention = None if days is None else Retention(days, clock)
@@ -104,7 +101,7 @@ class HomeServices:
 
     def updater_with(self, prompts: Path | None) -> Updater:
         """Make an updater with the given templates, or the configured ones, for work that ends in no commit."""
-        return self._updater(prompts or self._templates, [CallsOnly(observer) for observer in self._observers])
+        return self._updater(prompts or self.updater.prompts, [CallsOnly(observer) for observer in self._observers])
 
     def _updater(self, prompts: Path | None, observers: Sequence[Observer]) -> Updater:
         settings = self.settings

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import logging
-from datetime import datetime
-from pathlib import Path
 
 import msgspec
 
 from backstory.ledger.core.commands import Summarize
 from backstory.ledger.core.commit import Cause, Commit
-from backstory.ledger.core.errors import ModelError, ModelUnavailableError, NotFoundError, ReplyError
+from backstory.ledger.core.errors import ModelError, NotFoundError
 from backstory.ledger.core.events import UpdateFailed
-from backstory.ledger.core.memory import BARRIERS
 from backstory.ledger.core.moments import parse_moment
 from backstory.ledger.core.sanitize import MAX_NAME, clip
 from backstory.ledger.extraction.models.model import Answer, Model, Prompt
 from backstory.ledger.extraction.models.recorded import RecordedReply
-from backstory.ledger.learning.model_caller import ModelCaller, call_started, with_usage
+from backstory.ledger.learning.model_caller import ModelRequest, reason_of
 from backstory.ledger.learning.next_summary import SummaryGroup, SummaryLimits, next_group
-from backstory.ledger.learning.observing import CallStarted
+from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.transcript import Thread
 
@@ -33,46 +30,31 @@ class SummaryOutcome(msgspec.Struct, frozen=True):
     failed: bool
 
 
-class _Task(msgspec.Struct, frozen=True):
-    """A prepared request for one summary.
-
-    Attributes:
-        command: the command without the summary's text.
-        prompt: what the model is asked.
-        cause: the cause of the commit.
-        at: the date of a backfilled commit.
-        log: `State.log` when the model was asked.
-    """
+class _SummaryRequest(ModelRequest, kw_only=True):
+    """A prepared request for one summary; `command` is without the summary's text."""
 
     command: Summarize
-    prompt: Prompt
-    cause: Cause
-    at: datetime | None
-    log: str
+
+    def is_overtaken(self, *kinds: str) -> bool:
+        """Whether the memory was overtaken, or a turn that it shows was erased."""
+        with self.writer.state(durable=False) as state:
+            known = state.transcript.threads.get(self.command.thread) or Thread(self.command.thread)
+            erased = any(n > len(known.turns) or known.turns[n - 1] is None for n in self.command.shown)
+        return erased or super().is_overtaken(*kinds)
 
 
 class Summarizer:
     """Summarises threads; safe for threads, but the caller must hold the lease of the thread.
 
     Args:
-        model_caller: shared with the updater, so that all calls keep their gap.
+        updater: its calls and those for summaries keep their gap, and their prompts have the same limit.
         limits: when to summarise, and how long a summary may be.
-        prompts: a folder that overrides packaged templates.
-        prompt_max_tokens: the limit of each prompt.
     """
 
-    def __init__(
-        self,
-        model_caller: ModelCaller,
-        limits: SummaryLimits | None = None,
-        *,
-        prompts: Path | None = None,
-        prompt_max_tokens: int = 24_000,
-    ) -> None:
-        self._model_caller = model_caller
-        self._limits = limits or SummaryLimits()
-        self._prompts = prompts
-        self._prompt_max_tokens = prompt_max_tokens
+    def __init__(self, updater: Updater, limits: SummaryLimits) -> None:
+        self._updater = updater
+        self._model_caller = updater.model_caller
+        self._limits = limits
 
     def has_work(self, writer: Writer, only: str | None = None) -> list[str]:
         """Return the threads with something to summarise on request: of the whole scope, or `only` the one given.
@@ -113,7 +95,7 @@ class Summarizer:
             return ()
         while not self._model_caller.stopped:
             task = self._task(writer, thread, model, anyway=anyway, backdate=backdate)
-            commit = None if task is None else self._settle(writer, task, model)
+            commit = None if task is None else self._settle(task, model)
             if commit is None:
                 break
             done.append(SummaryOutcome(commit, any(isinstance(event, UpdateFailed) for event in commit.events)))
@@ -121,7 +103,9 @@ class Summarizer:
                 break
         return tuple(done)
 
-    def _task(self, writer: Writer, thread: str, model: Model, *, anyway: bool, backdate: bool) -> _Task | None:
+    def _task(
+        self, writer: Writer, thread: str, model: Model, *, anyway: bool, backdate: bool
+    ) -> _SummaryRequest | None:
         with writer.state() as state:
             memory, pin, log = state.memory, state.transcript.head, state.log
             known = state.transcript.threads.get(thread) or Thread(thread)
@@ -150,7 +134,17 @@ class Summarizer:
             level=group.level,
             summarized=group.turns,
         )
-        return _Task(command, prompt, cause, parse_moment(command.until) if backdate else None, log)
+        at = parse_moment(command.until) if backdate else None
+        return _SummaryRequest(
+            writer=writer,
+            turns=group.turns,
+            prompt=prompt,
+            cause=cause,
+            basis=memory.seq,
+            log=log,
+            at=at,
+            command=command,
+        )
 
     def _prompt(self, thread: str, group: SummaryGroup, instructions: str) -> tuple[SummaryGroup, Prompt]:
         """Return the prompt and the part of the group that fits into it; the rest is left for the next group."""
@@ -159,8 +153,8 @@ class Summarizer:
         builder = SummaryPromptBuilder(
             thread,
             chars=self._limits.max_chars,
-            folder=self._prompts,
-            max_tokens=self._prompt_max_tokens,
+            folder=self._updater.prompts,
+            max_tokens=self._updater.prompt_max_tokens,
             instructions=instructions,
         )
         if group.parts:
@@ -169,43 +163,27 @@ class Summarizer:
         turns = msgspec.structs.replace(group.turns, last=sources[-1].n)
         return msgspec.structs.replace(group, turns=turns, sources=sources), builder.of_turns(sources)
 
-    def _settle(self, writer: Writer, task: _Task, model: Model) -> Commit | None:
+    def _settle(self, task: _SummaryRequest, model: Model) -> Commit | None:
         """Ask the model and commit the outcome; None where the program is shutting down, or the memory was removed."""
         from backstory.ledger.extraction.summary_prompt import read_summary
-
-        attempts = 0
-
-        def call() -> CallStarted:
-            nonlocal attempts
-            attempts += 1
-            return call_started(writer.scope, task.cause, task.command.turns, task.prompt, model, attempt=attempts)
-
-        def overtaken() -> bool:
-            with writer.state(durable=False) as state:
-                barriers = state.memory.barriers
-                known = state.transcript.threads.get(task.command.thread) or Thread(task.command.thread)
-                erased = any(n > len(known.turns) or known.turns[n - 1] is None for n in task.command.shown)
-            return erased or any(barriers.get(kind, 0) > task.command.basis for kind in BARRIERS)
 
         answer: Answer | None = None
         text, failed, detail = "", None, ""
         try:
-            answer = self._model_caller.call(model, task.prompt, call=call, overtaken=overtaken)
+            answer = self._model_caller.call(model, task)
             if answer is None:
                 failed, detail = "basis", "what it was to be made from has changed"
             else:
                 text = read_summary(answer.text, self._limits.max_chars)
-        except ReplyError as error:
-            failed, detail = "reply", str(error)
         except ModelError as error:
-            failed, detail = "unavailable" if isinstance(error, ModelUnavailableError) else "rejected", str(error)
+            failed, detail = reason_of(error), str(error)
         if self._model_caller.stopped:
             return None
         command = msgspec.structs.replace(
-            task.command, text=text, failed=failed, detail=clip(detail, 2_000), attempts=max(1, attempts)
+            task.command, text=text, failed=failed, detail=clip(detail, 2_000), attempts=max(1, task.attempts)
         )
         try:
-            return writer.commit(command, with_usage(task.cause, task.prompt, answer), at=task.at, log=task.log)
+            return task.commit(command, answer)
         except NotFoundError as error:
             _log.warning("%s", error)
             return None

@@ -145,7 +145,7 @@ class Thread:
     def redact(self, event: Redacted) -> None:
         """Keep of an erased turn what its redaction says, and let go of the rest.
 
-        A thread with `earlier` turns is not told: after an erasure it is folded anew.
+        A thread with `earlier` turns cannot: after an erasure it is folded anew.
         """
         if event.n is None:
             return
