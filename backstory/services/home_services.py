@@ -8,14 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backstory.config.folders import folder_of, signals_of
+from backstory.config.folders import folder_of
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.concurrency.forks import Renews, register
 from backstory.ledger.extraction.models.model import Model
 from backstory.ledger.learning.next_summary import SummaryLimits
 from backstory.ledger.learning.observing import CallsOnly, Observer
 from backstory.ledger.learning.producer import Producer
-from backstory.ledger.learning.retention import Retention
 from backstory.ledger.learning.summarizer import Summarizer
 from backstory.ledger.learning.updater import Updater
 from backstory.ledger.threads.due import Timing
@@ -40,9 +39,6 @@ class HomeServices:
         clock: The time of updates.
         observers: Observe calls of the model and updates.
         actor: Who changes memory by hand where a handle names no other actor; the operating system's user unless given.
-
-    Raises:
-        ConfigError: The patterns cannot be read.
     """
 
     def __init__(
@@ -75,8 +71,6 @@ class HomeServices:
             self.updater,
             SummaryLimits(settings.summary_min_turns, settings.summary_min_tokens, settings.summary_max_chars),
         )
-        days = settings.transcript_retention_days
-        self.retention = None if days is None else Retention(days, clock)
         self.producer = self._producer()
         register(self)
 
@@ -88,11 +82,9 @@ class HomeServices:
             self.updater,
             self.model,
             timing=self.timing,
-            clock=self._clock,
             workers=self.settings.workers,
-            retention=self.retention,
+            retention_days=self.settings.transcript_retention_days,
             summarizer=self.summarizer,
-            signals=signals_of(self.settings),
         )
         # A child forked while another thread loads what `record` needs would wait for that for ever.
         importlib.import_module("backstory.ledger.messages")

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
-from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.events import UpdateFailed
 from backstory.ledger.core.sanitize import clip
 from backstory.ledger.extraction.models.model import Model
-from backstory.ledger.learning.retention import Retention
+from backstory.ledger.learning.retention import erase_old_turns
 from backstory.ledger.learning.summarizer import Summarizer
 from backstory.ledger.learning.updater import Job, Outcome, Updater
 from backstory.ledger.log.reader import State
@@ -28,17 +25,7 @@ from backstory.ledger.threads.due import (
     telling_runs,
 )
 
-if TYPE_CHECKING:
-    from backstory.ledger.extraction.signals import Signals
-
 _DETAIL_CHARS = 300
-
-
-class Reminder(msgspec.Struct, frozen=True):
-    """When a conversation is due, and why that may be further ahead than the debounce."""
-
-    at: datetime
-    waits_for: Literal["answer", "model"] | None = None
 
 
 class ThreadLearner(msgspec.Struct, frozen=True):
@@ -46,26 +33,23 @@ class ThreadLearner(msgspec.Struct, frozen=True):
 
     updater: Updater
     model: Model
-    signals: Signals
     timing: Timing
-    clock: Clock
-    summarizer: Summarizer | None
-    retention: Retention | None
+    summarizer: Summarizer | None = None
+    retention_days: int | None = None
 
-    def due(self, state: State, name: str, *, immediate: bool = False) -> Reminder | None:
+    def due(self, state: State, name: str, *, immediate: bool = False) -> Due | None:
         """Return when a thread is due, as known now; None where nothing is pending."""
         thread = state.transcript.threads.get(name)
         if thread is None:
             return None
-        now = self.clock.now()
+        now = self.updater.clock.now()
         runs = state.coverage.pending(thread)
         dues = [due.no_later(self.timing, now) for due in dues_of(thread, runs, self.timing)]
-        if immediate and not all(due.for_answer for due in dues):
+        if immediate and not all(due.waits_for for due in dues):
             dues.append(Due(now))
-        due, again = min(dues, default=None), retry_at(state.coverage, thread, now)
-        if again is not None and (due is None or again < due.at):
-            return Reminder(again, "model")
-        return None if due is None else Reminder(due.at, "answer" if due.for_answer else None)
+        if (again := retry_at(state.coverage, thread, now)) is not None:
+            dues.append(Due(again, "model"))
+        return min(dues, default=None)
 
     def urgency(self, writer: Writer, name: str) -> Urgency:
         """Return how urgent it is to learn from a thread."""
@@ -76,7 +60,7 @@ class ThreadLearner(msgspec.Struct, frozen=True):
                 turns = [turn for run in runs for turn in thread.standing(run.first, run.last)]
         except Exception:  # noqa: BLE001 the update meets the same error and reports it
             return Urgency.PLAIN
-        return Urgency.of(self.signals.seen_in(turns))
+        return Urgency.of(self.updater.signals().seen_in(turns))
 
     def learn(self, writer: Writer, thread: str, *, unanswered: bool) -> str | None:
         """Run the updates of a thread that are due, then what follows them.
@@ -89,7 +73,7 @@ class ThreadLearner(msgspec.Struct, frozen=True):
         Returns:
             What went wrong in the last update that failed; None where none failed.
         """
-        now = self.clock.now()
+        now = self.updater.clock.now()
         with writer.state() as state:
             known = state.transcript.threads.get(thread)
             if known is None:
@@ -106,8 +90,7 @@ class ThreadLearner(msgspec.Struct, frozen=True):
             outcomes += self.updater.run(writer, job, self.model)
         if self.summarizer is not None:
             self.summarizer.run(writer, thread, self.model)
-        if self.retention is not None:
-            self.retention.apply(writer)
+        erase_old_turns(writer, self.retention_days)
         return _failure(outcomes)
 
 

@@ -29,6 +29,7 @@ from backstory.ledger.threads.transcript import Thread
 
 if TYPE_CHECKING:
     from backstory.ledger.extraction.prompt import PromptBuilder, Question
+    from backstory.ledger.extraction.signals import Signals
 
 
 _log = logging.getLogger(__name__)
@@ -143,13 +144,23 @@ class Updater:
         prompt_max_tokens: int = 24_000,
         observers: Sequence[Observer] = (),
     ) -> None:
-        self._clock = clock or SystemClock()
+        self.clock = clock or SystemClock()
         self.model_caller = ModelCaller(
-            clock=self._clock, max_attempts=max_attempts, min_gap=min_gap, observers=observers
+            clock=self.clock, max_attempts=max_attempts, min_gap=min_gap, observers=observers
         )
         self.prompts = prompts
         self.prompt_max_tokens = prompt_max_tokens
         self._patterns = patterns
+
+    def signals(self) -> Signals:
+        """Load the patterns of signals.
+
+        Raises:
+            ConfigError: As `load_signals`.
+        """
+        from backstory.ledger.extraction.signals import load_signals
+
+        return load_signals(self._patterns)
 
     def stop(self) -> None:
         """Ask no model and commit nothing from now on."""
@@ -186,8 +197,6 @@ class Updater:
 
     def _task(self, writer: Writer, job: Job, model: Model, *, first: bool) -> _Task | None:
         """Prepare the next portion of a job; None where there is nothing to ask."""
-        from backstory.ledger.extraction.signals import load_signals
-
         users = self._users_memory(writer)
         with writer.state() as state:
             memory, pin, log = state.memory, state.transcript.head, state.log
@@ -201,7 +210,7 @@ class Updater:
         name = clip(str(model.name), MAX_NAME)
         builder = None if isinstance(model, RecordedReply) else self._prompt_builder(writer, memory, job, turns[0])
         portion = turns if builder is None else builder.first_of(turns)
-        patterns = load_signals(self._patterns)
+        patterns = self.signals()
         telling = portion if builder is None else patterns.telling(portion)
         signals = patterns.seen_in(telling)
         cause = Cause(
@@ -241,7 +250,7 @@ class Updater:
         from backstory.ledger.extraction.prompt import PromptBuilder
 
         # A backfilled commit is dated no earlier than the job's first turn, so review dates hold at the commit too.
-        now = (parse_moment(first.at) if job.backdate else None) or self._clock.now()
+        now = (parse_moment(first.at) if job.backdate else None) or self.clock.now()
         at = max(job.asked_at or spell_moment(now), memory.at)
         return PromptBuilder(
             memory.standing_at(at),

@@ -240,7 +240,7 @@ class Shop:
         self.asked = threading.Event()
         self.model = ScriptedModel(*script, self._answer, repeat=True)
         self.updater = Updater(clock=self.clock, min_gap=min_gap)
-        self.producer = Producer(self.updater, self.model, timing=Timing(30, 300), clock=self.clock, workers=workers)
+        self.producer = Producer(self.updater, self.model, timing=Timing(30, 300), workers=workers)
         register(self.updater.model_caller)
         register(self.producer)
         if start:

@@ -274,7 +274,7 @@ def writer_of(home: Path, store: JsonlStore | None = None, clock: FakeClock | No
 
 
 def producer_of(clock: FakeClock) -> Producer:
-    return Producer(Updater(clock=clock), ScriptedModel(), clock=clock, workers=0)
+    return Producer(Updater(clock=clock), ScriptedModel(), workers=0)
 
 
 def said(*words: str) -> list[Kept]:
@@ -496,7 +496,7 @@ def test_what_is_pending_behind_thousands_of_ranges_is_told_at_once(looked, monk
     assert streams.pending() == [(6002, 6003)]
     due = due_of(streams.thread(), streams.coverage.pending(streams.thread()), Timing())
     assert due is not None
-    assert due.for_answer
+    assert due.waits_for == "answer"
     assert looked[0] < 20
     assert len(begun) == 1
 

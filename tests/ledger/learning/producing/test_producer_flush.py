@@ -19,7 +19,7 @@ from backstory.ledger.threads.due import Timing
 def test_a_process_that_ends_spends_no_time_on_gaps_between_calls(tmp_path):
     shop = Shop(tmp_path, reply())
     shop.updater = Updater(clock=shop.clock, min_gap=30)
-    shop.producer = Producer(shop.updater, shop.model, timing=Timing(30, 300), clock=shop.clock)
+    shop.producer = Producer(shop.updater, shop.model, timing=Timing(30, 300))
     for thread in ("a", "b", "c"):
         shop.say(thread)
     begun = shop.clock.now()
@@ -35,7 +35,7 @@ def test_a_process_that_ends_spends_no_time_on_gaps_between_calls(tmp_path):
 def test_closing_spends_no_time_on_gaps_either(tmp_path):
     shop = Shop(tmp_path, reply())
     shop.updater = Updater(clock=shop.clock, min_gap=30)
-    shop.producer = Producer(shop.updater, shop.model, timing=Timing(30, 300), clock=shop.clock)
+    shop.producer = Producer(shop.updater, shop.model, timing=Timing(30, 300))
     for thread in ("a", "b", "c"):
         shop.say(thread)
     begun = shop.clock.now()
