@@ -22,8 +22,8 @@ from backstory.ledger.core.errors import ConfigError, NotFoundError, UsageError
 from backstory.ledger.core.events import TurnRange
 from backstory.ledger.extraction.models.model import Model
 from backstory.ledger.learning.flushed import Flushed
-from backstory.ledger.learning.retention import erase_old_turns
 from backstory.ledger.learning.summarizer import SummaryOutcome
+from backstory.ledger.learning.thread_learner import erase_old_turns
 from backstory.ledger.learning.updater import Job, Outcome
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.writer import Writer

@@ -12,10 +12,9 @@ from backstory.config.folders import folder_of
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.concurrency.forks import Renews, register
 from backstory.ledger.extraction.models.model import Model
-from backstory.ledger.learning.next_summary import SummaryLimits
 from backstory.ledger.learning.observing import CallsOnly, Observer
 from backstory.ledger.learning.producer import Producer
-from backstory.ledger.learning.summarizer import Summarizer
+from backstory.ledger.learning.summarizer import Summarizer, SummaryLimits
 from backstory.ledger.learning.updater import Updater
 from backstory.ledger.threads.due import Timing
 from backstory.outbox.faults import ModelFaults

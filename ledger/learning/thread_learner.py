@@ -1,15 +1,17 @@
-"""Learning from one thread: when it is due, how urgent that is, and the updates that are to be run."""
+"""Learning from one thread: when it is due, how urgent that is, the updates that are run, and what follows them."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
+from datetime import timedelta
 
 import msgspec
 
-from backstory.ledger.core.events import UpdateFailed
+from backstory.ledger.core.errors import UnavailableError
+from backstory.ledger.core.events import Redacted, UpdateFailed
 from backstory.ledger.core.sanitize import clip
 from backstory.ledger.extraction.models.model import Model
-from backstory.ledger.learning.retention import erase_old_turns
 from backstory.ledger.learning.summarizer import Summarizer
 from backstory.ledger.learning.updater import Job, Outcome, Updater
 from backstory.ledger.log.reader import State
@@ -25,7 +27,10 @@ from backstory.ledger.threads.due import (
     telling_runs,
 )
 
+_log = logging.getLogger(__name__)
+
 _DETAIL_CHARS = 300
+_CHECK_EVERY = timedelta(hours=1)
 
 
 class ThreadLearner(msgspec.Struct, frozen=True):
@@ -92,6 +97,27 @@ class ThreadLearner(msgspec.Struct, frozen=True):
             self.summarizer.run(writer, thread, self.model)
         erase_old_turns(writer, self.retention_days)
         return _failure(outcomes)
+
+
+def erase_old_turns(writer: Writer, days: int | None) -> None:
+    """Erase a scope's turns that are older than `days` days, at most once an hour: that reads the transcript.
+
+    Where the store is unavailable, a later call tries again. None keeps the turns.
+    """
+    if days is None:
+        return
+    now, checked = writer.clock.now(), writer.retained_at
+    if checked is not None and checked <= now < checked + _CHECK_EVERY:
+        return
+    writer.retained_at = now
+    try:
+        commit = writer.expire(now - timedelta(days=days))
+    except UnavailableError as error:
+        _log.warning("%s: expired turns are not erased yet: %s", writer.scope, error)
+    else:
+        if commit is not None:
+            turns = sum(isinstance(event, Redacted) and event.n is not None for event in commit.events)
+            _log.info("%s: commit %d erased %d expired turns", writer.scope, commit.seq, turns)
 
 
 def knows(writer: Writer, thread: str) -> bool:

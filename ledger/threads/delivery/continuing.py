@@ -15,13 +15,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from backstory.ledger.erasure.digest import ContentSeal
-from backstory.ledger.threads.delivery.told import TellingOf, ThreadPlace, begin_of_question
+from backstory.ledger.threads.delivery.told import TellingOf, ThreadPlace
 from backstory.ledger.threads.transcript import Thread
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
-
-__all__ = ["begin_of_question", "continued", "holds"]
 
 _LAST_TURNS = 16
 """Turns at the end of a thread that are searched for an id."""
