@@ -26,7 +26,7 @@ from backstory.ledger.learning.summarizer import Summarizer
 from backstory.ledger.learning.thread_learner import ThreadLearner, knows
 from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.writer import Writer
-from backstory.ledger.threads.due import LONGEST_PAUSE, Due, Timing, Urgency
+from backstory.ledger.threads.due import Due, Timing, Urgency
 
 _log = logging.getLogger(__name__)
 
@@ -320,7 +320,7 @@ class Producer(Jobs[ConversationKey | _Unjudged]):
         now = self._clock.now()
         ready: list[tuple[datetime, str, ConversationKey]] = []
         for key, one in self._waiting.items():
-            if one.due is not None and one.due.at > now + self._furthest(one.due):
+            if one.due is not None and one.due.at > now + max(one.due.longest(self._timing), _AFTER_FAULT):
                 # A moment so far ahead means that the clock was set back.
                 one.due = Due(now + timedelta(seconds=self._timing.debounce))
             if one.due is not None and one.is_due(now) and not one.taken and key not in excluded:
@@ -339,17 +339,6 @@ class Producer(Jobs[ConversationKey | _Unjudged]):
 
     def _take_up(self, one: _Waiting) -> None:
         one.taken, one.due, one.judgement = True, None, _Judgement()
-
-    def _furthest(self, due: Due) -> timedelta:
-        """Return how far ahead a conversation can be due while the clock goes on."""
-        longest = max(timedelta(seconds=self._timing.debounce), _AFTER_FAULT)
-        match due.waits_for:
-            case "":
-                return longest
-            case "answer":
-                return max(longest, timedelta(seconds=self._timing.answer_wait))
-            case "model":
-                return LONGEST_PAUSE
 
     def _judge(self, unjudged: _Unjudged) -> None:
         """Judge the urgency of conversations without the lock, so that recording does not wait for it."""

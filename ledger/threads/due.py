@@ -35,10 +35,16 @@ class Due(msgspec.Struct, frozen=True, order=True):
     at: datetime
     waits_for: Literal["", "answer", "model"] = ""
 
+    def longest(self, timing: Timing) -> timedelta:
+        """How far ahead it can be while the clock goes on."""
+        if self.waits_for == "model":
+            return LONGEST_PAUSE
+        wait = timing.answer_wait if self.waits_for == "answer" else 0
+        return timedelta(seconds=max(timing.debounce, wait))
+
     def no_later(self, timing: Timing, now: datetime) -> Due:
         """Limit it to the longest time from now that it can be ahead: the clock may have been set back."""
-        longest = max(timing.debounce, timing.answer_wait) if self.waits_for == "answer" else timing.debounce
-        return Due(min(self.at, now + timedelta(seconds=longest)), self.waits_for)
+        return Due(min(self.at, now + self.longest(timing)), self.waits_for)
 
 
 def telling_runs(coverage: Coverage, thread: Thread) -> list[TurnRange]:
