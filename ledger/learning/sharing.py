@@ -116,15 +116,10 @@ def _undelivered(agent: Writer, users: Writer, name: str, newest: Commit | None)
         yield newest
         return
     last = agent.store.durable_head(agent.ledger)
-    head: Head | None = None
-    for record in agent.store.read(agent.ledger, received):
-        before = Head(received, prev_of(record.line)) if head is None else head
-        if before.seq >= last.seq:
-            return
-        commit = unseal(record.line, before, stream=agent.ledger, byte=record.byte)
-        head = commit.head
-        if _shared_by(commit):
-            yield commit
+    first = next(agent.store.read(agent.ledger, received), None)
+    if first is not None:
+        after = Head(received, prev_of(first.line))
+        yield from filter(_shared_by, read_commits(agent.store, agent.ledger, after, until=last))
 
 
 def _hand_over(agent: Writer, users: Writer, name: str, commit: Commit) -> None:
