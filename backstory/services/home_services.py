@@ -12,6 +12,7 @@ from backstory.config.folders import folder_of
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.concurrency.forks import Renews, register
 from backstory.ledger.extraction.models.model import Model
+from backstory.ledger.learning.model_caller import ModelCaller
 from backstory.ledger.learning.observing import CallsOnly, Observer
 from backstory.ledger.learning.producer import Producer
 from backstory.ledger.learning.summarizer import Summarizer, SummaryLimits
@@ -96,11 +97,14 @@ class HomeServices:
 
     def _updater(self, prompts: Path | None, observers: Sequence[Observer]) -> Updater:
         settings = self.settings
-        return Updater(
+        model_caller = ModelCaller(
             clock=self._clock,
             max_attempts=settings.max_attempts,
             min_gap=settings.min_seconds_between_calls,
             observers=observers,
+        )
+        return Updater(
+            model_caller,
             prompts=prompts,
             patterns=folder_of(settings.patterns_dir),
             prompt_max_tokens=settings.prompt_max_tokens,

@@ -126,7 +126,7 @@ class ModelCaller:
         clock: the time between calls.
         max_attempts: the most calls for one prompt.
         min_gap: the fewest seconds between two calls, of any threads.
-        observers: notified of each call.
+        observers: notified of each call and of each update.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class ModelCaller:
         min_gap: float = 0.5,
         observers: Sequence[Observer] = (),
     ) -> None:
-        self._clock = clock
+        self.clock = clock
         self.observers = Observers(observers, clock)
         self._max_attempts = max_attempts
         self._min_gap = timedelta(seconds=min_gap)
@@ -197,7 +197,7 @@ class ModelCaller:
     def _take_turn(self) -> None:
         """Keep calls apart: each caller takes the next free moment and waits for it."""
         with self._mutex:
-            now = self._clock.now()
+            now = self.clock.now()
             # If the clock was set back, move the reserved moment back with it.
             self._next_call -= max(self._asked - now, timedelta())
             self._asked = now
@@ -207,7 +207,7 @@ class ModelCaller:
             self._next_call = mine + self._min_gap
         wait = (mine - now).total_seconds()
         if wait > 0:
-            self._clock.sleep(wait)
+            self.clock.sleep(wait)
 
     def _persist(self, ask: Callable[[], Answer | None]) -> Answer | None:
         from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
@@ -223,6 +223,6 @@ class ModelCaller:
             stop=lambda state: self.stopped or bool(stop_after_attempt(self._max_attempts)(state)),
             wait=patience,
             retry=retry_if_exception_type(ModelUnavailableError),
-            sleep=self._clock.sleep,
+            sleep=self.clock.sleep,
             reraise=True,
         )(ask)

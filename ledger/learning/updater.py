@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.core.commands import Command, Extract, FailUpdate, Proposal
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.errors import ModelError, NotFoundError
@@ -21,7 +20,6 @@ from backstory.ledger.core.sanitize import MAX_NAME, clip
 from backstory.ledger.extraction.models.model import Answer, Model, Prompt
 from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.learning.model_caller import ModelCaller, ModelRequest, ask_once, reason_of
-from backstory.ledger.learning.observing import Observer
 from backstory.ledger.learning.sharing import deliver, receive_all, try_to_deliver
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.coverage import Coverage, is_quiet, opening
@@ -124,30 +122,22 @@ class Updater:
     After `stop` no model is asked, and a job in progress ends without a commit: its turns stay pending.
 
     Args:
-        clock: the time of prompts and commits.
-        max_attempts: the most calls for one prompt; see `ModelCaller` for the pauses between them.
-        min_gap: the fewest seconds between two calls.
+        model_caller: makes the calls; its clock is the time of prompts.
         prompts: a folder that overrides packaged templates.
         patterns: a folder that overrides packaged signal patterns.
         prompt_max_tokens: the limit of each prompt.
-        observers: notified of each call and of each update.
     """
 
     def __init__(
         self,
+        model_caller: ModelCaller,
         *,
-        clock: Clock | None = None,
-        max_attempts: int = 5,
-        min_gap: float = 0.5,
         prompts: Path | None = None,
         patterns: Path | None = None,
         prompt_max_tokens: int = 24_000,
-        observers: Sequence[Observer] = (),
     ) -> None:
-        self.clock = clock or SystemClock()
-        self.model_caller = ModelCaller(
-            clock=self.clock, max_attempts=max_attempts, min_gap=min_gap, observers=observers
-        )
+        self.model_caller = model_caller
+        self.clock = model_caller.clock
         self.prompts = prompts
         self.prompt_max_tokens = prompt_max_tokens
         self._patterns = patterns

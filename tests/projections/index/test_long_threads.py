@@ -10,7 +10,7 @@ from heapq import merge
 from pathlib import Path
 
 import pytest
-from fakes import CountingSalts, FakeClock, ScriptedModel, exchange, open_home, reply
+from fakes import CountingSalts, FakeClock, ScriptedModel, exchange, open_home, reply, updater_on
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -26,7 +26,6 @@ from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.engines.port import Record
 from backstory.ledger.extraction.models.model import Prompt
 from backstory.ledger.learning.producer import Producer
-from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.folded.snapshot import RecordedLines, SnapshotOrigin, ThreadSnapshot
 from backstory.ledger.log.folded.state import FoldedState
 from backstory.ledger.log.writer import Writer
@@ -274,7 +273,7 @@ def writer_of(home: Path, store: JsonlStore | None = None, clock: FakeClock | No
 
 
 def producer_of(clock: FakeClock) -> Producer:
-    return Producer(Updater(clock=clock), ScriptedModel(), workers=0)
+    return Producer(updater_on(clock), ScriptedModel(), workers=0)
 
 
 def said(*words: str) -> list[Kept]:
