@@ -154,12 +154,12 @@ class _Fact(BaseModel):
         return tuple(bounded_name(one) for one in named if isinstance(one, str) and one)
 
 
-FACT_KEYS = frozenset(field.alias or name for name, field in _Fact.model_fields.items()) | {
-    "expectedValidDays",
-    "expected_valid_days",
-    "confirmationCount",
-    "lastConfirmedAt",
-}
+def _keys(name: str) -> Iterable[str]:
+    alias = _Fact.model_fields[name].validation_alias or name
+    return map(str, alias.choices) if isinstance(alias, AliasChoices) else (str(alias),)
+
+
+FACT_KEYS = frozenset(key for name in _Fact.model_fields for key in _keys(name))
 """The keys of a fact that are read."""
 
 

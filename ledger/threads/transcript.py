@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from backstory.ledger.core.commit import EMPTY, Commit, Head
@@ -198,17 +198,13 @@ class Thread:
         turn = self.turns[n - 1]
         return self._traces.get(n) if turn is None else turn
 
-    def walk(self, first: int = 1, last: int | None = None) -> Iterator[Turn]:
-        """Yield the turns that stand, in order, between two ordinals; no more are loaded than are asked for."""
-        return self._standing(range(first - 1, len(self.turns) if last is None else min(last, len(self.turns))))
+    def walk(self, first: int = 1, last: int | None = None, *, back: bool = False) -> Iterator[Turn]:
+        """Yield the turns that stand between two ordinals, in order or from the last `back` to the first.
 
-    def walk_back(self, last: int | None = None, first: int = 1) -> Iterator[Turn]:
-        """Yield the turns that stand, the last one first, from an ordinal back to another."""
-        end = len(self.turns) if last is None else min(last, len(self.turns))
-        return self._standing(range(end - 1, first - 2, -1))
-
-    def _standing(self, indexes: Iterable[int]) -> Iterator[Turn]:
-        for index in indexes:
+        No more are loaded than are asked for.
+        """
+        indexes = range(first - 1, len(self.turns) if last is None else min(last, len(self.turns)))
+        for index in reversed(indexes) if back else indexes:
             if index + 1 not in self.superseded and (turn := self.turns[index]) is not None:
                 yield turn
 
@@ -239,9 +235,9 @@ class Thread:
         end, known = self._sought_back.get((test, first), (first - 1, first - 1))
         if last < end:
             end = known = first - 1
-        found = next((turn.n for turn in self.walk_back(last, end + 1) if test(turn)), None)
+        found = next((turn.n for turn in self.walk(end + 1, last, back=True) if test(turn)), None)
         if found is None:
-            found = next((turn.n for turn in self.walk_back(known, first) if test(turn)), None)
+            found = next((turn.n for turn in self.walk(first, known, back=True) if test(turn)), None)
         if len(self._sought_back) >= _MOST_SOUGHT:
             self._sought_back.clear()
         self._sought_back[test, first] = last, first - 1 if found is None else found

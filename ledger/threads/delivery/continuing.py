@@ -50,4 +50,4 @@ def continued(
 
 def holds(thread: Thread, turn_id: str) -> bool:
     """Whether one of the last turns of a thread has this id, given by the host."""
-    return any(turn.id == turn_id and not turn.anonymous for turn in islice(thread.walk_back(), _LAST_TURNS))
+    return any(turn.id == turn_id and not turn.anonymous for turn in islice(thread.walk(back=True), _LAST_TURNS))

@@ -230,7 +230,7 @@ def _unanswered(thread: Thread, asked: Sequence[Kept], answer: Sequence[Kept]) -
     begin = begin_of_exchange(asked)
     question = [message for message in asked[begin:] if message.role == "user"]
     answers, said = [], []
-    for turn in islice(thread.walk_back(), len(question) + _LAST_EXCHANGE):
+    for turn in islice(thread.walk(back=True), len(question) + _LAST_EXCHANGE):
         if turn.role == "user":
             said.append(turn)
         elif said:

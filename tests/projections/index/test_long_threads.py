@@ -166,7 +166,7 @@ def told(thread: Thread | None, coverage: Coverage, now: FakeClock) -> dict[str,
         "traces": lambda: dict(thread.traces),
         "standing": thread.standing,
         "some": lambda: thread.standing(2, count - 1),
-        "back": lambda: list(thread.walk_back()),
+        "back": lambda: list(thread.walk(back=True)),
         "turns": lambda: list(thread.turns),
         "slice": lambda: thread.turns[-3:],
         "seqs": lambda: list(thread.seqs),
@@ -345,7 +345,7 @@ def test_where_the_old_part_is_erased_only_the_end_is_read(tmp_path):
     view = FoldedState(store, ADA, index_of(tmp_path, store))
     refresh(view)
     thread = view.transcript.threads["t"]
-    assert next(thread.walk_back()).content == "tea it is."
+    assert next(thread.walk(back=True)).content == "tea it is."
     assert [isinstance(thread.remembered(n), Trace) for n in (2002, 2001, 2000)] == [False, False, True]
     assert [(run.first, run.last) for run in view.coverage.pending(thread)] == [(2001, 2002)]
     assert store.lines <= 80
