@@ -8,9 +8,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.extraction.models.model import Answer, Prompt
+from backstory.ledger.learning.model_caller import ModelCaller
 from backstory.ledger.learning.producer import Producer
 from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.writer import Writer
@@ -42,7 +44,7 @@ class _Opened:
         store = JsonlStore(home)
         self.index = ScopeIndex(store, _SCOPE, home / _SCOPE.folder / "index.sqlite", small=1)
         self._writer = Writer(store, _SCOPE, snapshots=self.index)
-        self._producer = Producer(Updater(), _Silent(), workers=0)
+        self._producer = Producer(Updater(ModelCaller(clock=SystemClock())), _Silent(), workers=0)
 
     def record(self, messages: list[Kept], *, mode: Mode = "conversation") -> None:
         self._writer.record("t", messages, mode=mode)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,8 @@ from backstory.ledger.extraction.models.model import Answer, Prompt
 
 if TYPE_CHECKING:
     from backstory.home import Backstory
+    from backstory.ledger.learning.observing import Observer
+    from backstory.ledger.learning.updater import Updater
 
 PATIENCE = 60.0
 """Seconds after which a test gives up on another thread; never waited for when all is well."""
@@ -123,6 +125,22 @@ def exchange(topic: str, number: int | None = None) -> list[dict[str, object]]:
     if number is not None:
         messages[0]["id"], messages[1]["id"] = f"u{number}", f"a{number}"
     return messages
+
+
+def updater_on(
+    clock: FakeClock,
+    *,
+    min_gap: float = 0,
+    max_attempts: int = 5,
+    observers: Sequence[Observer] = (),
+    **prompting: object,
+) -> Updater:
+    """Make an updater without a gap between calls."""
+    from backstory.ledger.learning.model_caller import ModelCaller
+    from backstory.ledger.learning.updater import Updater
+
+    caller = ModelCaller(clock=clock, min_gap=min_gap, max_attempts=max_attempts, observers=observers)
+    return Updater(caller, **prompting)  # type: ignore[arg-type]
 
 
 def open_home(home: Path, model: object = None, *, clock: FakeClock | None = None, **settings: object) -> Backstory:

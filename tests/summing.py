@@ -85,10 +85,9 @@ class Talk:
     def learn(self) -> None:
         """Learn from what is pending, and sum nothing up."""
         services = self.memory._services
-        from backstory.ledger.learning.next_summary import SummaryLimits
-        from backstory.ledger.learning.summarizer import Summarizer
+        from backstory.ledger.learning.summarizer import Summarizer, SummaryLimits
 
-        off = Summarizer(services.home.updater.model_caller, SummaryLimits(min_turns=0))
+        off = Summarizer(services.home.updater, SummaryLimits(min_turns=0))
         home = copy(services.home)
         home.summarizer = off
         self.memory._services = msgspec.structs.replace(services, home=home)

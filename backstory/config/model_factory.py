@@ -11,7 +11,7 @@ import orjson
 
 from backstory.config.settings import DEFAULT_MODEL, Settings
 from backstory.ledger.core.errors import ConfigError, ModelRejectedError, ModelUnavailableError
-from backstory.ledger.extraction.models.model import Answer, Model, Prompt, Usage, token_count
+from backstory.ledger.extraction.models.model import Answer, Model, Prompt, Usage, usage_in
 
 Ask: TypeAlias = Callable[[list[dict[str, str]]], "str | Mapping[str, object]"]
 """A function from chat messages (`role`, `content`) to the answer: its text, or the object that the prompt asks for."""
@@ -92,7 +92,7 @@ class _ChatModelPort:
             message = self._model.invoke([("system", prompt.system), ("human", prompt.user)])
         except Exception as error:
             raise ModelUnavailableError(f"{self.name} failed: {error}", status=status_of(error)) from error
-        return Answer(_text_of(message), self.name, _bill(message))
+        return Answer(_text_of(message), self.name, bill_of(message))
 
 
 def status_of(error: Exception) -> int | None:
@@ -110,11 +110,9 @@ def _text_of(message: object) -> str:
     return said if isinstance(said, str) else str(said)
 
 
-def _bill(message: object) -> Usage | None:
-    stated: object = getattr(message, "usage_metadata", None)
-    if not isinstance(stated, Mapping):
-        return None
-    return Usage(token_count(stated.get("input_tokens")), token_count(stated.get("output_tokens")))
+def bill_of(message: object) -> Usage | None:
+    """Return what an answer of a chat model of LangChain cost, in tokens."""
+    return usage_in(getattr(message, "usage_metadata", None), "input_tokens", "output_tokens")
 
 
 class _FunctionPort:

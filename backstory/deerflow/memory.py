@@ -143,7 +143,7 @@ class HostedMemory(MemoryHandle):
         said: list[dict[str, str]] = []
         with self._services.writer.reader.state() as state:
             known = state.transcript.threads.get(thread)
-            for turn in () if known is None else known.walk_back():
+            for turn in () if known is None else known.walk(back=True):
                 said.append({"role": turn.role, "content": turn.content})
                 most -= turn.role == "user"
                 if most <= 0:

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 from backstory.config.host_file import HostModel
-from backstory.config.model_factory import as_model, status_of
+from backstory.config.model_factory import as_model, bill_of, status_of
 from backstory.config.provider_model import ForeignModel, make_chat_model
 from backstory.config.settings import DEFAULT_MODEL
 from backstory.deerflow.config import Configured
 from backstory.deerflow.observers import CallObserver, Hooks, RunTraces
 from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
-from backstory.ledger.extraction.models.model import Answer, Model, Prompt, Usage, token_count
+from backstory.ledger.extraction.models.model import Answer, Model, Prompt, usage_of
 from backstory.ledger.learning.observing import CallStarted
 
 _log = logging.getLogger(__name__)
@@ -233,14 +233,7 @@ def _read(response: object, asked: str) -> Answer:
         raise ModelUnavailableError(f"{asked} gave an empty answer; try again later.")
     metadata = getattr(response, "response_metadata", None)
     said = metadata.get("model_name") if isinstance(metadata, Mapping) else None
-    return Answer(str(text), said if isinstance(said, str) and said else asked, _bill(response))
-
-
-def _bill(response: object) -> Usage | None:
-    usage = getattr(response, "usage_metadata", None)
-    if not isinstance(usage, Mapping):
-        return None
-    return Usage(token_count(usage.get("input_tokens")), token_count(usage.get("output_tokens")))
+    return Answer(str(text), said if isinstance(said, str) and said else asked, bill_of(response))
 
 
 def _as_message(answer: Answer) -> object:
@@ -249,7 +242,7 @@ def _as_message(answer: Answer) -> object:
         from langchain_core.messages import AIMessage
     except ImportError:
         return answer.text
-    usage = answer.usage or Usage()
+    usage = usage_of(answer)
     tokens_in, tokens_out = usage.input or 0, usage.output or 0
     bill = {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
     return AIMessage(

@@ -23,6 +23,7 @@ from backstory.ledger.core.events import TurnRange
 from backstory.ledger.extraction.models.model import Model
 from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.summarizer import SummaryOutcome
+from backstory.ledger.learning.thread_learner import erase_old_turns
 from backstory.ledger.learning.updater import Job, Outcome
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.writer import Writer
@@ -104,8 +105,7 @@ def _settle_faults(services: ScopeServices, done: Sequence[object]) -> None:
 
 
 def _tidy(services: ScopeServices) -> None:
-    if services.home.retention is not None:
-        services.home.retention.apply(services.writer)
+    erase_old_turns(services.writer, services.home.settings.transcript_retention_days)
 
 
 def _due(writer: Writer, thread: str) -> list[TurnRange]:

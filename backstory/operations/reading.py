@@ -102,7 +102,7 @@ def _pending(services: ScopeServices, waiting: Iterable[WaitingThread]) -> Itera
 
 
 def _waiting_for(home: HomeServices, due: Due, due_in: float) -> Literal["answer", "debounce", "model"] | None:
-    if due.for_answer and due_in > 0:
+    if due.waits_for and due_in > 0:
         return "answer"
     if home.model is None:
         return "model"

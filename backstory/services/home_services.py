@@ -8,15 +8,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backstory.config.folders import folder_of, signals_of
+from backstory.config.folders import folder_of
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.concurrency.forks import Renews, register
 from backstory.ledger.extraction.models.model import Model
-from backstory.ledger.learning.next_summary import SummaryLimits
+from backstory.ledger.learning.model_caller import ModelCaller
 from backstory.ledger.learning.observing import CallsOnly, Observer
 from backstory.ledger.learning.producer import Producer
-from backstory.ledger.learning.retention import Retention
-from backstory.ledger.learning.summarizer import Summarizer
+from backstory.ledger.learning.summarizer import Summarizer, SummaryLimits
 from backstory.ledger.learning.updater import Updater
 from backstory.ledger.threads.due import Timing
 from backstory.outbox.faults import ModelFaults
@@ -40,9 +39,6 @@ class HomeServices:
         clock: The time of updates.
         observers: Observe calls of the model and updates.
         actor: Who changes memory by hand where a handle names no other actor; the operating system's user unless given.
-
-    Raises:
-        ConfigError: The patterns cannot be read.
     """
 
     def __init__(
@@ -70,16 +66,11 @@ class HomeServices:
         self.timing = Timing(settings.debounce_seconds, settings.max_wait_seconds, settings.answer_wait_seconds)
         self._clock = clock
         self._observers = observers
-        self._templates = folder_of(settings.prompts_dir)
-        self.updater = self._updater(self._templates, [*observers, ModelFaults(states.faults)])
+        self.updater = self._updater(folder_of(settings.prompts_dir), [*observers, ModelFaults(states.faults)])
         self.summarizer = Summarizer(
-            self.updater.model_caller,
+            self.updater,
             SummaryLimits(settings.summary_min_turns, settings.summary_min_tokens, settings.summary_max_chars),
-            prompts=self._templates,
-            prompt_max_tokens=settings.prompt_max_tokens,
         )
-        days = settings.transcript_retention_days
-        self.retention = None if days is None else Retention(days, clock)
         self.producer = self._producer()
         register(self)
 
@@ -91,11 +82,9 @@ class HomeServices:
             self.updater,
             self.model,
             timing=self.timing,
-            clock=self._clock,
             workers=self.settings.workers,
-            retention=self.retention,
+            retention_days=self.settings.transcript_retention_days,
             summarizer=self.summarizer,
-            signals=signals_of(self.settings),
         )
         # A child forked while another thread loads what `record` needs would wait for that for ever.
         importlib.import_module("backstory.ledger.messages")
@@ -104,15 +93,18 @@ class HomeServices:
 
     def updater_with(self, prompts: Path | None) -> Updater:
         """Make an updater with the given templates, or the configured ones, for work that ends in no commit."""
-        return self._updater(prompts or self._templates, [CallsOnly(observer) for observer in self._observers])
+        return self._updater(prompts or self.updater.prompts, [CallsOnly(observer) for observer in self._observers])
 
     def _updater(self, prompts: Path | None, observers: Sequence[Observer]) -> Updater:
         settings = self.settings
-        return Updater(
+        model_caller = ModelCaller(
             clock=self._clock,
             max_attempts=settings.max_attempts,
             min_gap=settings.min_seconds_between_calls,
             observers=observers,
+        )
+        return Updater(
+            model_caller,
             prompts=prompts,
             patterns=folder_of(settings.patterns_dir),
             prompt_max_tokens=settings.prompt_max_tokens,

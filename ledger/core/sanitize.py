@@ -58,6 +58,11 @@ def bounded_name(name: str) -> str:
     return f"{clean[: MAX_NAME - len(digest) - 1]}…{digest}"
 
 
+def text_if_any(value: object) -> str | None:
+    """Return a text that says something; None for any other value."""
+    return value if isinstance(value, str) and value.strip() else None
+
+
 def whole_days(value: object) -> int | None:
     """Return a lifetime as whole days, cut as DeerFlow does; None unless it is a number from 1 to below a million."""
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -215,10 +215,19 @@ def read_patterns(path: Path) -> Iterator[re.Pattern[str]]:
         unknown = sorted(set(flags) - {"ignorecase"})
         if unknown:
             raise ConfigError(f"{where} has the flag {unknown[0]!r}; the only flag is ignorecase")
-        try:
-            pattern = re.compile(stated, re.IGNORECASE if flags else re.NOFLAG)
-        except (re.error, OverflowError, RecursionError) as error:
-            raise ConfigError(f"{where}, {stated[:80]!r}, is not a regular expression: {error}") from error
-        if pattern.fullmatch(""):
-            raise ConfigError(f"{where}, {stated[:80]!r}, matches every message; make it match at least one character")
-        yield pattern
+        yield compiled(stated, re.IGNORECASE if flags else re.NOFLAG, f"{where}, {stated[:80]!r},")
+
+
+def compiled(pattern: str, flags: re.RegexFlag, where: str) -> re.Pattern[str]:
+    """Compile a pattern of a file.
+
+    Raises:
+        ConfigError: It is no regular expression, or matches every message; the text begins with `where`.
+    """
+    try:
+        found = re.compile(pattern, flags)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ConfigError(f"{where} is not a regular expression: {error}") from error
+    if found.fullmatch(""):
+        raise ConfigError(f"{where} matches every message; make it match at least one character")
+    return found

@@ -26,7 +26,7 @@ from backstory.ledger.core.events import (
     Unread,
 )
 from backstory.ledger.core.moments import stated_time
-from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_FACT, MAX_NAME, Json, clip, whole_days
+from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_FACT, MAX_NAME, Json, clip, text_if_any, whole_days
 from backstory.ledger.text.tags import joined_tags, readable_tags
 
 _MAX_EVIDENCE = 50
@@ -54,6 +54,25 @@ class Cited(msgspec.Struct, frozen=True):
         return joined_tags(*(self.tags.get(turn, ()) for turn in evidence)) if evidence else self.all_tags
 
 
+def _as_json(item: object) -> str:
+    try:
+        return json.dumps(item, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return "… [nested too deep to be shown]"
+
+
+def _label_text(value: object) -> str | None:
+    if value is None or value == "":
+        return None
+    # A label that is not a string is kept as JSON: no rule accepts it, and the log shows what it was.
+    return clip(value.strip() if isinstance(value, str) else _as_json(value), MAX_NAME) or None
+
+
+def _time_text(value: object) -> str | None:
+    """Return what may be a stated time as a text: a year may come as a number."""
+    return str(value) if type(value) is int else value if isinstance(value, str) else None
+
+
 class _Item(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore")
 
@@ -64,13 +83,7 @@ class _Labelled(_Item):
     authority: str | None = None
     topic: str | None = None
 
-    @field_validator("scope", "durability", "authority", "topic", mode="before")
-    @classmethod
-    def _label(cls, value: object) -> str | None:
-        if value is None or value == "":
-            return None
-        # A label that is not a string is kept as JSON: no rule accepts it, and the log shows what it was.
-        return clip(value.strip() if isinstance(value, str) else _as_json(value), MAX_NAME) or None
+    _label = field_validator("scope", "durability", "authority", "topic", mode="before")(_label_text)
 
 
 class _Labels(TypedDict):
@@ -100,16 +113,8 @@ class _NewFact(_Labelled):
         cited = value if isinstance(value, list) else [value]
         return tuple(str(c) for c in cited if isinstance(c, str | int) and not isinstance(c, bool))[:_MAX_EVIDENCE]
 
-    @field_validator("valid_from", "valid_until", "expires_at", mode="before")
-    @classmethod
-    def _stated(cls, value: object) -> str | None:
-        return _time_text(value)
-
-    @field_validator("source_error", mode="before")
-    @classmethod
-    def _text(cls, value: object) -> str | None:
-        return value if isinstance(value, str) and value.strip() else None
-
+    _stated = field_validator("valid_from", "valid_until", "expires_at", mode="before")(_time_text)
+    _text = field_validator("source_error", mode="before")(text_if_any)
     _days = field_validator("expected_valid_days", mode="before")(whole_days)
 
 
@@ -128,10 +133,7 @@ class _Removal(_Reference):
     def _flag(cls, value: object) -> bool:
         return value is True
 
-    @field_validator("valid_until", mode="before")
-    @classmethod
-    def _stated(cls, value: object) -> str | None:
-        return _time_text(value)
+    _stated = field_validator("valid_until", mode="before")(_time_text)
 
 
 class _Ending(_Reference):
@@ -159,13 +161,8 @@ class _Merged(_Labelled):
 
 
 class _Consolidation(_Item):
-    sources: tuple[str, ...] = Field(alias="sourceIds", max_length=_MAX_SOURCES)
+    sources: tuple[str, ...] = Field(alias="sourceIds", max_length=_MAX_SOURCES, strict=False)
     consolidated: _Merged
-
-    @field_validator("sources", mode="before")
-    @classmethod
-    def _listed(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
 
 
 class _Section(_Labelled):
@@ -225,13 +222,6 @@ def _schema_of(kind: type[_Item], *, topics: bool) -> dict[str, Json]:
     return schema
 
 
-def _as_json(item: object) -> str:
-    try:
-        return json.dumps(item, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return "… [nested too deep to be shown]"
-
-
 def unread(place: str, item: object, detail: str) -> Unread:
     """Return a candidate that keeps an unreadable item as clipped JSON, with the reason it could not be read."""
     return Unread(place=place, text=clip(_as_json(item), MAX_FACT), detail=clip(detail, MAX_NAME))
@@ -240,11 +230,6 @@ def unread(place: str, item: object, detail: str) -> Unread:
 def _first_problem(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc'])) or 'item'}: {first['msg']}"
-
-
-def _time_text(value: object) -> str | None:
-    """Return what may be a stated time as a text: a year may come as a number."""
-    return str(value) if type(value) is int else value if isinstance(value, str) else None
 
 
 def _new_fact(place: str, item: object, cited: Cited) -> Candidate:

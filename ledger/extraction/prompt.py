@@ -116,10 +116,6 @@ def conversation(turns: Sequence[Turn], room: int) -> list[str]:
     return [cut_line(turn.content, room, _head(turn, dated=dated)) for turn in turns]
 
 
-def _part(text: str) -> str:
-    return f"{text.strip()}\n\n"
-
-
 def _operators_part(policy: Policy) -> str:
     """Return the text that follows the system message; empty where the policy has neither."""
     return "".join(f"\n{part}\n" for part in _parts(policy))
@@ -199,14 +195,24 @@ class PromptBuilder:
             ValueError: There is no room for all of these turns; pass the `first_of` them.
         """
         texts, shown = self._templates, self._shown
+        hints = [texts[f"hints/{name}.md"].strip() for name in SIGNALS if name in signals]
         values = {
             "memory": "\n".join(shown.lines),
             "thread": self._thread,
             "when": when(turns),
             "conversation": "\n".join(conversation(turns, self.room)),
-            "hints": self._hints(signals),
-            "staleness": self._staleness(),
-            "consolidation": self._consolidation(),
+            "hints": self._part("hints.md", "signals", hints),
+            "staleness": self._part(
+                "staleness.md", "facts", shown.review, most=self._policy.staleness_max_removals_per_cycle
+            ),
+            "consolidation": self._part(
+                "consolidation.md",
+                "facts",
+                shown.merging,
+                fewest=FEWEST_MERGED,
+                sources=self._policy.consolidation_max_sources,
+                most=self._policy.consolidation_max_groups_per_cycle,
+            ),
         }
         system, user = fill(texts["system.md"], values) + self._operators, fill(texts["update.md"], values)
         everything = shown.shown if texts.asks_for("memory") else ()
@@ -215,21 +221,7 @@ class PromptBuilder:
         digest = digest_with(texts.digest, self._operators)
         return Question(Prompt(system, user, digest, schema), everything, shown.stale)
 
-    def _hints(self, signals: Collection[str]) -> str:
-        hints = [self._templates[f"hints/{name}.md"].strip() for name in SIGNALS if name in signals]
-        return _part(fill(self._templates["hints.md"], {"signals": "\n".join(hints)})) if hints else ""
-
-    def _staleness(self) -> str:
-        lines, most = self._shown.review, self._policy.staleness_max_removals_per_cycle
-        values = {"facts": "\n".join(lines), "most": str(most)}
-        return _part(fill(self._templates["staleness.md"], values)) if lines else ""
-
-    def _consolidation(self) -> str:
-        lines, policy = self._shown.merging, self._policy
-        values = {
-            "facts": "\n".join(lines),
-            "fewest": str(FEWEST_MERGED),
-            "sources": str(policy.consolidation_max_sources),
-            "most": str(policy.consolidation_max_groups_per_cycle),
-        }
-        return _part(fill(self._templates["consolidation.md"], values)) if lines else ""
+    def _part(self, template: str, slot: str, lines: Sequence[str], **values: int) -> str:
+        """Return an optional part with its lines; empty where there is none of them."""
+        texts = {slot: "\n".join(lines), **{name: str(value) for name, value in values.items()}}
+        return f"{fill(self._templates[template], texts).strip()}\n\n" if lines else ""

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.core.events import Turn
-from backstory.ledger.extraction.deerflow_files import TRIVIAL, read_patterns
+from backstory.ledger.extraction.deerflow_files import TRIVIAL, compiled, read_patterns
 from backstory.ledger.text.acknowledgements import is_acknowledgement
 from backstory.ledger.text.scaffolding import FILE as SCAFFOLDING
 
@@ -289,10 +289,4 @@ def _pattern(entry: object, where: str) -> re.Pattern[str]:
         raise ConfigError(f"{where} must be a regular expression in quotes, got {type(entry).__name__}")
     # The text is casefolded, so a capital letter would never match it.
     case = re.NOFLAG if entry == entry.lower() else re.IGNORECASE
-    try:
-        pattern = re.compile(simplified(entry), re.MULTILINE | case)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ConfigError(f"{where}, {entry[:80]!r}, is not a regular expression: {error}") from error
-    if pattern.search(""):
-        raise ConfigError(f"{where}, {entry[:80]!r}, matches every message; make it match at least one character")
-    return pattern
+    return compiled(simplified(entry), re.MULTILINE | case, f"{where}, {entry[:80]!r},")

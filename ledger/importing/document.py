@@ -31,7 +31,16 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.moments import parse_moment, read_time, spell_moment, stated_time
 from backstory.ledger.core.policy import read_category
-from backstory.ledger.core.sanitize import MAX_CONTENT, MAX_FACT, MAX_NAME, bounded_name, clip, safe_json, whole_days
+from backstory.ledger.core.sanitize import (
+    MAX_CONTENT,
+    MAX_FACT,
+    MAX_NAME,
+    bounded_name,
+    clip,
+    safe_json,
+    text_if_any,
+    whole_days,
+)
 from backstory.ledger.text.tags import readable_attributes, readable_tags
 
 _MAX_CONFIRMATIONS = 10**6
@@ -112,11 +121,7 @@ class _Fact(BaseModel):
             value = thread if named else kind
         return value if isinstance(value, str) and value not in _NO_SOURCES else None
 
-    @field_validator("source_error", mode="before")
-    @classmethod
-    def _text(cls, value: object) -> str | None:
-        return value if isinstance(value, str) and value.strip() else None
-
+    _text = field_validator("source_error", mode="before")(text_if_any)
     _days = field_validator("expected_valid_days", mode="before")(whole_days)
 
     @field_validator("confirmations", mode="before")
@@ -149,12 +154,12 @@ class _Fact(BaseModel):
         return tuple(bounded_name(one) for one in named if isinstance(one, str) and one)
 
 
-FACT_KEYS = frozenset(field.alias or name for name, field in _Fact.model_fields.items()) | {
-    "expectedValidDays",
-    "expected_valid_days",
-    "confirmationCount",
-    "lastConfirmedAt",
-}
+def _keys(name: str) -> Iterable[str]:
+    alias = _Fact.model_fields[name].validation_alias or name
+    return map(str, alias.choices) if isinstance(alias, AliasChoices) else (str(alias),)
+
+
+FACT_KEYS = frozenset(key for name in _Fact.model_fields for key in _keys(name))
 """The keys of a fact that are read."""
 
 

@@ -15,28 +15,18 @@ import logging
 import time
 from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.concurrency.jobs import Jobs
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.extraction.models.model import Model
 from backstory.ledger.learning.flushed import ConversationKey, Flush, Flushed
-from backstory.ledger.learning.retention import Retention
 from backstory.ledger.learning.summarizer import Summarizer
-from backstory.ledger.learning.thread_learner import Reminder, ThreadLearner, knows
+from backstory.ledger.learning.thread_learner import ThreadLearner, knows
 from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.writer import Writer
-from backstory.ledger.threads.due import (
-    LONGEST_PAUSE,
-    Timing,
-    Urgency,
-)
-
-if TYPE_CHECKING:
-    from backstory.ledger.extraction.signals import Signals
+from backstory.ledger.threads.due import Due, Timing, Urgency
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +47,7 @@ class _Waiting(msgspec.Struct):
     """A conversation that waits, or that is worked on."""
 
     writer: Writer
-    due: Reminder | None = None
+    due: Due | None = None
     requested: bool = False
     """Whether a flush asked for it: what may still be answered is learned from, too."""
     judgement: _Judgement = msgspec.field(default_factory=_Judgement)
@@ -103,21 +93,15 @@ class Producer(Jobs[ConversationKey | _Unjudged]):
         model: Model,
         *,
         timing: Timing | None = None,
-        clock: Clock | None = None,
         workers: int = 2,
-        retention: Retention | None = None,
+        retention_days: int | None = None,
         summarizer: Summarizer | None = None,
-        signals: Signals | None = None,
     ) -> None:
-        if signals is None:
-            from backstory.ledger.extraction.signals import load_signals
-
-            signals = load_signals()
         self._updater = updater
         self._timing = timing or Timing()
-        self._clock = clock or SystemClock()
+        self._clock = updater.clock
         self._size = workers
-        self._learner = ThreadLearner(updater, model, signals, self._timing, self._clock, summarizer, retention)
+        self._learner = ThreadLearner(updater, model, self._timing, summarizer, retention_days)
         self._waiting: dict[ConversationKey, _Waiting] = {}
         super().__init__(workers=0)
         self._inherited = False
@@ -185,14 +169,14 @@ class Producer(Jobs[ConversationKey | _Unjudged]):
                     self._wake()
                 return
 
-    def _due_of(self, key: ConversationKey) -> Reminder | None:
+    def _due_of(self, key: ConversationKey) -> Due | None:
         return self._waiting[key].due if key in self._waiting else None
 
-    def _due_now(self, writer: Writer, name: str, *, immediate: bool = False) -> Reminder | None:
+    def _due_now(self, writer: Writer, name: str, *, immediate: bool = False) -> Due | None:
         with writer.state(durable=False) as state:
             return self._learner.due(state, name, immediate=immediate)
 
-    def _remind(self, writer: Writer, name: str, due: Reminder | None) -> None:
+    def _remind(self, writer: Writer, name: str, due: Due | None) -> None:
         """Note when a conversation is due; the lock must be held."""
         one = self._waiting.setdefault((writer.scope, name), _Waiting(writer))
         one.writer, one.judgement = writer, _Judgement()
@@ -250,7 +234,7 @@ class Producer(Jobs[ConversationKey | _Unjudged]):
             wanted = set()
             for key, one in self._waiting.items():
                 if one.due is not None and (unanswered or one.is_due(now) or one.due.waits_for != "answer"):
-                    one.due = one.due if one.is_due(now) else Reminder(now)
+                    one.due = one.due if one.is_due(now) else Due(now)
                     wanted.add(key)
                 elif one.taken:
                     wanted.add(key)
@@ -336,9 +320,9 @@ class Producer(Jobs[ConversationKey | _Unjudged]):
         now = self._clock.now()
         ready: list[tuple[datetime, str, ConversationKey]] = []
         for key, one in self._waiting.items():
-            if one.due is not None and one.due.at > now + self._furthest(one.due):
+            if one.due is not None and one.due.at > now + max(one.due.longest(self._timing), _AFTER_FAULT):
                 # A moment so far ahead means that the clock was set back.
-                one.due = Reminder(now + timedelta(seconds=self._timing.debounce))
+                one.due = Due(now + timedelta(seconds=self._timing.debounce))
             if one.due is not None and one.is_due(now) and not one.taken and key not in excluded:
                 ready.append((one.due.at, str(key), key))
         if not ready:
@@ -356,17 +340,6 @@ class Producer(Jobs[ConversationKey | _Unjudged]):
     def _take_up(self, one: _Waiting) -> None:
         one.taken, one.due, one.judgement = True, None, _Judgement()
 
-    def _furthest(self, due: Reminder) -> timedelta:
-        """Return how far ahead a conversation can be due while the clock goes on."""
-        longest = max(timedelta(seconds=self._timing.debounce), _AFTER_FAULT)
-        match due.waits_for:
-            case None:
-                return longest
-            case "answer":
-                return max(longest, timedelta(seconds=self._timing.answer_wait))
-            case "model":
-                return LONGEST_PAUSE
-
     def _judge(self, unjudged: _Unjudged) -> None:
         """Judge the urgency of conversations without the lock, so that recording does not wait for it."""
         for key, judgement in unjudged.items():
@@ -377,7 +350,7 @@ class Producer(Jobs[ConversationKey | _Unjudged]):
         scope, thread = key
         one = self._waiting[key]
         writer = one.writer
-        again: Reminder | None = None
+        again: Due | None = None
         trouble: str | None = "an update ended in a fault; see the log"
         faulty, elsewhere, requested = True, False, False
         try:
@@ -414,7 +387,7 @@ class Producer(Jobs[ConversationKey | _Unjudged]):
                 flush.report(key, trouble, faulty=faulty)
 
     def _release(
-        self, writer: Writer, thread: str, again: Reminder | None, *, faulty: bool, elsewhere: bool = False
+        self, writer: Writer, thread: str, again: Due | None, *, faulty: bool, elsewhere: bool = False
     ) -> None:
         """Release a conversation and queue it again for `again`; after a fault it is due a minute from now."""
         key, now = (writer.scope, thread), self._clock.now()
@@ -423,10 +396,10 @@ class Producer(Jobs[ConversationKey | _Unjudged]):
             one = self._waiting.setdefault(key, _Waiting(writer))
             one.taken = False
             if faulty:
-                again = Reminder(now + _AFTER_FAULT)
+                again = Due(now + _AFTER_FAULT)
             elif (elsewhere or one.requested) and again is not None and again.at > now:
                 # It was due, perhaps only by a request, and stays due until it has been learned from.
-                again = Reminder(now)
+                again = Due(now)
             one.elsewhere_until = time.monotonic() + _LOOK_AGAIN_SECONDS if elsewhere else 0.0
             one.due = min(filter(None, (again, one.due)), key=lambda due: due.at, default=None)
             self._drop_settled(key)
@@ -445,7 +418,7 @@ class Producer(Jobs[ConversationKey | _Unjudged]):
             yield
         finally:
             # A conversation that is not released would never be learned from again.
-            again: Reminder | None = None
+            again: Due | None = None
             faulty = True
             try:
                 again, faulty = self._due_now(writer, thread), False

@@ -116,15 +116,10 @@ def _undelivered(agent: Writer, users: Writer, name: str, newest: Commit | None)
         yield newest
         return
     last = agent.store.durable_head(agent.ledger)
-    head: Head | None = None
-    for record in agent.store.read(agent.ledger, received):
-        before = head or head_before(record.line, received + 1)
-        if before.seq >= last.seq:
-            return
-        commit = unseal(record.line, before, stream=agent.ledger, byte=record.byte)
-        head = commit.head
-        if _shared_by(commit):
-            yield commit
+    first = next(agent.store.read(agent.ledger, received), None)
+    if first is not None:
+        after = head_before(first.line, received + 1)
+        yield from filter(_shared_by, read_commits(agent.store, agent.ledger, after, until=last))
 
 
 def _hand_over(agent: Writer, users: Writer, name: str, commit: Commit) -> None:

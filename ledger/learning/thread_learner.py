@@ -1,18 +1,17 @@
-"""Learning from one thread: when it is due, how urgent that is, and the updates that are to be run."""
+"""Learning from one thread: when it is due, how urgent that is, the updates that are run, and what follows them."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
-from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from datetime import timedelta
 
 import msgspec
 
-from backstory.ledger.concurrency.clock import Clock
-from backstory.ledger.core.events import UpdateFailed
+from backstory.ledger.core.errors import UnavailableError
+from backstory.ledger.core.events import Redacted, UpdateFailed
 from backstory.ledger.core.sanitize import clip
 from backstory.ledger.extraction.models.model import Model
-from backstory.ledger.learning.retention import Retention
 from backstory.ledger.learning.summarizer import Summarizer
 from backstory.ledger.learning.updater import Job, Outcome, Updater
 from backstory.ledger.log.reader import State
@@ -28,17 +27,10 @@ from backstory.ledger.threads.due import (
     telling_runs,
 )
 
-if TYPE_CHECKING:
-    from backstory.ledger.extraction.signals import Signals
+_log = logging.getLogger(__name__)
 
 _DETAIL_CHARS = 300
-
-
-class Reminder(msgspec.Struct, frozen=True):
-    """When a conversation is due, and why that may be further ahead than the debounce."""
-
-    at: datetime
-    waits_for: Literal["answer", "model"] | None = None
+_CHECK_EVERY = timedelta(hours=1)
 
 
 class ThreadLearner(msgspec.Struct, frozen=True):
@@ -46,26 +38,23 @@ class ThreadLearner(msgspec.Struct, frozen=True):
 
     updater: Updater
     model: Model
-    signals: Signals
     timing: Timing
-    clock: Clock
-    summarizer: Summarizer | None
-    retention: Retention | None
+    summarizer: Summarizer | None = None
+    retention_days: int | None = None
 
-    def due(self, state: State, name: str, *, immediate: bool = False) -> Reminder | None:
+    def due(self, state: State, name: str, *, immediate: bool = False) -> Due | None:
         """Return when a thread is due, as known now; None where nothing is pending."""
         thread = state.transcript.threads.get(name)
         if thread is None:
             return None
-        now = self.clock.now()
+        now = self.updater.clock.now()
         runs = state.coverage.pending(thread)
         dues = [due.no_later(self.timing, now) for due in dues_of(thread, runs, self.timing)]
-        if immediate and not all(due.for_answer for due in dues):
+        if immediate and not all(due.waits_for for due in dues):
             dues.append(Due(now))
-        due, again = min(dues, default=None), retry_at(state.coverage, thread, now)
-        if again is not None and (due is None or again < due.at):
-            return Reminder(again, "model")
-        return None if due is None else Reminder(due.at, "answer" if due.for_answer else None)
+        if (again := retry_at(state.coverage, thread, now)) is not None:
+            dues.append(Due(again, "model"))
+        return min(dues, default=None)
 
     def urgency(self, writer: Writer, name: str) -> Urgency:
         """Return how urgent it is to learn from a thread."""
@@ -76,7 +65,7 @@ class ThreadLearner(msgspec.Struct, frozen=True):
                 turns = [turn for run in runs for turn in thread.standing(run.first, run.last)]
         except Exception:  # noqa: BLE001 the update meets the same error and reports it
             return Urgency.PLAIN
-        return Urgency.of(self.signals.seen_in(turns))
+        return Urgency.of(self.updater.signals().seen_in(turns))
 
     def learn(self, writer: Writer, thread: str, *, unanswered: bool) -> str | None:
         """Run the updates of a thread that are due, then what follows them.
@@ -89,7 +78,7 @@ class ThreadLearner(msgspec.Struct, frozen=True):
         Returns:
             What went wrong in the last update that failed; None where none failed.
         """
-        now = self.clock.now()
+        now = self.updater.clock.now()
         with writer.state() as state:
             known = state.transcript.threads.get(thread)
             if known is None:
@@ -106,9 +95,29 @@ class ThreadLearner(msgspec.Struct, frozen=True):
             outcomes += self.updater.run(writer, job, self.model)
         if self.summarizer is not None:
             self.summarizer.run(writer, thread, self.model)
-        if self.retention is not None:
-            self.retention.apply(writer)
+        erase_old_turns(writer, self.retention_days)
         return _failure(outcomes)
+
+
+def erase_old_turns(writer: Writer, days: int | None) -> None:
+    """Erase a scope's turns that are older than `days` days, at most once an hour: that reads the transcript.
+
+    Where the store is unavailable, a later call tries again. None keeps the turns.
+    """
+    if days is None:
+        return
+    now, checked = writer.clock.now(), writer.retained_at
+    if checked is not None and checked <= now < checked + _CHECK_EVERY:
+        return
+    writer.retained_at = now
+    try:
+        commit = writer.expire(now - timedelta(days=days))
+    except UnavailableError as error:
+        _log.warning("%s: expired turns are not erased yet: %s", writer.scope, error)
+    else:
+        if commit is not None:
+            turns = sum(isinstance(event, Redacted) and event.n is not None for event in commit.events)
+            _log.info("%s: commit %d erased %d expired turns", writer.scope, commit.seq, turns)
 
 
 def knows(writer: Writer, thread: str) -> bool:

@@ -5,25 +5,21 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.core.commands import Command, Extract, FailUpdate, Proposal
 from backstory.ledger.core.commit import Cause, Commit
-from backstory.ledger.core.errors import ModelError, ModelUnavailableError, NotFoundError, ReplyError
+from backstory.ledger.core.errors import ModelError, NotFoundError
 from backstory.ledger.core.events import Turn, TurnRange
-from backstory.ledger.core.kinds import FailureReason
-from backstory.ledger.core.memory import BARRIERS, Memory
+from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.ledger.core.sanitize import MAX_NAME, clip
 from backstory.ledger.extraction.models.model import Answer, Model, Prompt
 from backstory.ledger.extraction.models.recorded import RecordedReply
-from backstory.ledger.learning.model_caller import ModelCaller, ask_once, call_started, with_usage
-from backstory.ledger.learning.observing import CallStarted, Observer
+from backstory.ledger.learning.model_caller import ModelCaller, ModelRequest, ask_once, reason_of
 from backstory.ledger.learning.sharing import deliver, receive_all, try_to_deliver
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.coverage import Coverage, is_quiet, opening
@@ -31,6 +27,7 @@ from backstory.ledger.threads.transcript import Thread
 
 if TYPE_CHECKING:
     from backstory.ledger.extraction.prompt import PromptBuilder, Question
+    from backstory.ledger.extraction.signals import Signals
 
 
 _log = logging.getLogger(__name__)
@@ -72,51 +69,27 @@ class Outcome(msgspec.Struct, frozen=True):
     failed: bool
 
 
-class _Task(msgspec.Struct):
+class _Task(ModelRequest, kw_only=True):
     """A portion of a job with its prepared prompt.
 
     Attributes:
-        writer: the scope.
-        job: the portion as a job.
-        turns: its turns.
-        basis: the seq of the memory that the prompt shows.
+        said: its turns.
         users: the seq of the user's memory whose sections it shows; None for the sections of the scope itself.
-        cause: the cause of the commit.
-        question: the prompt, or None for a recorded reply.
-        attempts: the calls so far, those of earlier updates included.
-        log: `State.log` when the model was asked.
+        question: the prompt with what it shows, or None for a recorded reply.
         thread: the turns that a recorded reply may cite.
         tells: whether there is anything to learn from.
     """
 
-    writer: Writer
-    job: Job
-    turns: Sequence[Turn]
-    basis: int
-    cause: Cause
+    said: Sequence[Turn]
+    users: int | None
     question: Question | None
-    attempts: int
-    log: str
-    thread: Sequence[Turn] = ()
-    users: int | None = None
-    tells: bool = True
-
-    @property
-    def prompt(self) -> Prompt:
-        """The prompt; empty for a recorded reply."""
-        return _NOTHING if self.question is None else self.question.prompt
-
-    @property
-    def at(self) -> datetime | None:
-        """The date of a backfilled commit: the time of the last turn it covers."""
-        return parse_moment(self.turns[-1].at) if self.job.backdate else None
+    thread: Sequence[Turn]
+    tells: bool
 
     def is_overtaken(self, *kinds: str) -> bool:
-        """Whether a commit of one of these kinds (default: any barrier) came after the memory that the prompt shows."""
-        with self.writer.state(durable=False) as state:
-            barriers = state.memory.barriers
-            if state.log != self.log or any(barriers.get(kind, 0) > self.basis for kind in kinds or BARRIERS):
-                return True
+        """Whether the memory was overtaken, or the user's memory was erased in."""
+        if super().is_overtaken(*kinds):
+            return True
         if self.users is None or self.writer.users is None:
             return False
         # Of the user's memory only an erasure overtakes the whole answer; the sections have barriers of their own.
@@ -149,33 +122,35 @@ class Updater:
     After `stop` no model is asked, and a job in progress ends without a commit: its turns stay pending.
 
     Args:
-        clock: the time of prompts and commits.
-        max_attempts: the most calls for one prompt; see `ModelCaller` for the pauses between them.
-        min_gap: the fewest seconds between two calls.
+        model_caller: makes the calls; its clock is the time of prompts.
         prompts: a folder that overrides packaged templates.
         patterns: a folder that overrides packaged signal patterns.
         prompt_max_tokens: the limit of each prompt.
-        observers: notified of each call and of each update.
     """
 
     def __init__(
         self,
+        model_caller: ModelCaller,
         *,
-        clock: Clock | None = None,
-        max_attempts: int = 5,
-        min_gap: float = 0.5,
         prompts: Path | None = None,
         patterns: Path | None = None,
         prompt_max_tokens: int = 24_000,
-        observers: Sequence[Observer] = (),
     ) -> None:
-        self._clock = clock or SystemClock()
-        self.model_caller = ModelCaller(
-            clock=self._clock, max_attempts=max_attempts, min_gap=min_gap, observers=observers
-        )
-        self._prompts = prompts
+        self.model_caller = model_caller
+        self.clock = model_caller.clock
+        self.prompts = prompts
+        self.prompt_max_tokens = prompt_max_tokens
         self._patterns = patterns
-        self._prompt_max_tokens = prompt_max_tokens
+
+    def signals(self) -> Signals:
+        """Load the patterns of signals.
+
+        Raises:
+            ConfigError: As `load_signals`.
+        """
+        from backstory.ledger.extraction.signals import load_signals
+
+        return load_signals(self._patterns)
 
     def stop(self) -> None:
         """Ask no model and commit nothing from now on."""
@@ -204,7 +179,7 @@ class Updater:
                 _log.warning("%s", error)
                 outcome = _INTERRUPTED
             outcomes.append(outcome)
-            done = task.job.turns.last
+            done = task.turns.last
             if done >= job.turns.last or not (outcome.covered or outcome.failed):
                 break
             job = msgspec.structs.replace(job, turns=TurnRange(done + 1, job.turns.last))
@@ -212,8 +187,6 @@ class Updater:
 
     def _task(self, writer: Writer, job: Job, model: Model, *, first: bool) -> _Task | None:
         """Prepare the next portion of a job; None where there is nothing to ask."""
-        from backstory.ledger.extraction.signals import load_signals
-
         users = self._users_memory(writer)
         with writer.state() as state:
             memory, pin, log = state.memory, state.transcript.head, state.log
@@ -227,9 +200,7 @@ class Updater:
         name = clip(str(model.name), MAX_NAME)
         builder = None if isinstance(model, RecordedReply) else self._prompt_builder(writer, memory, job, turns[0])
         portion = turns if builder is None else builder.first_of(turns)
-        if len(portion) < len(turns):
-            job = msgspec.structs.replace(job, turns=TurnRange(job.turns.first, portion[-1].n))
-        patterns = load_signals(self._patterns)
+        patterns = self.signals()
         telling = portion if builder is None else patterns.telling(portion)
         signals = patterns.seen_in(telling)
         cause = Cause(
@@ -241,9 +212,20 @@ class Updater:
             actor=job.actor,
         )
         question = None if builder is None or not telling else builder.question(telling, signals)
-        shown = None if users is None else users.seq
         return _Task(
-            writer, job, portion, memory.seq, cause, question, job.attempts, log, citable, shown, tells=bool(telling)
+            writer=writer,
+            turns=job.turns if len(portion) == len(turns) else TurnRange(job.turns.first, portion[-1].n),
+            prompt=_NOTHING if question is None else question.prompt,
+            cause=cause,
+            basis=memory.seq,
+            log=log,
+            at=parse_moment(portion[-1].at) if job.backdate else None,
+            attempts=job.attempts,
+            said=portion,
+            users=None if users is None else users.seq,
+            question=question,
+            thread=citable,
+            tells=bool(telling),
         )
 
     def _users_memory(self, writer: Writer) -> Memory | None:
@@ -258,38 +240,31 @@ class Updater:
         from backstory.ledger.extraction.prompt import PromptBuilder
 
         # A backfilled commit is dated no earlier than the job's first turn, so review dates hold at the commit too.
-        now = (parse_moment(first.at) if job.backdate else None) or self._clock.now()
+        now = (parse_moment(first.at) if job.backdate else None) or self.clock.now()
         at = max(job.asked_at or spell_moment(now), memory.at)
         return PromptBuilder(
             memory.standing_at(at),
             job.thread,
             at=at,
-            folder=self._prompts,
+            folder=self.prompts,
             agent=writer.scope.agent,
-            max_tokens=self._prompt_max_tokens,
+            max_tokens=self.prompt_max_tokens,
         )
 
     def _settle(self, task: _Task, model: Model) -> Outcome:
         """Ask the model about a portion and commit the outcome."""
         from backstory.ledger.extraction.reply import read_reply
 
-        if not task.tells:
-            return self._conclude(task, _NO_ANSWER, None)
+        answer, proposal, failure = None, _NO_ANSWER, None
         try:
-            answer = self._ask(task, model)
+            answer = self._ask(task, model) if task.tells else None
+            if answer is not None:
+                proposal = read_reply(answer.text, task.said, prompted=answer.prompted, thread=task.thread)
         except ModelError as error:
-            if self.model_caller.stopped:
-                return _INTERRUPTED
-            return self._fail(task, "unavailable" if isinstance(error, ModelUnavailableError) else "rejected", error)
+            failure = error
         if self.model_caller.stopped:
             return _INTERRUPTED
-        if answer is None:
-            return self._conclude(task, _NO_ANSWER, None)
-        try:
-            proposal = read_reply(answer.text, task.turns, prompted=answer.prompted, thread=task.thread)
-        except ReplyError as error:
-            return self._fail(task, "reply", error, answer)
-        return self._conclude(task, proposal, answer)
+        return self._conclude(task, proposal, answer) if failure is None else self._fail(task, failure, answer)
 
     def _ask(self, task: _Task, model: Model) -> Answer | None:
         """Ask the model, with retries; None where the answer would be discarded.
@@ -297,52 +272,46 @@ class Updater:
         Raises:
             ModelUnavailableError, ModelRejectedError: As the port, or the program is shutting down.
         """
-
-        def call() -> CallStarted:
-            task.attempts += 1
-            scope, turns = task.writer.scope, task.job.turns
-            return call_started(scope, task.cause, turns, task.prompt, model, attempt=task.attempts)
-
         if task.question is None:
             task.attempts += 1
             return ask_once(model, task.prompt)
-        return self.model_caller.call(model, task.prompt, call=call, overtaken=task.is_overtaken)
+        return self.model_caller.call(model, task)
 
     def _conclude(self, task: _Task, proposal: Proposal, answer: Answer | None) -> Outcome:
         """Commit an answer; the decision discards one that came too late."""
         question = task.question if answer is None or answer.prompted else None
         command = Extract(
             at="",
-            thread=task.job.thread,
+            thread=task.cause.thread or "",
             proposal=proposal,
             basis=task.basis,
             shown=None if question is None else question.shown,
             stale=None if question is None else question.stale,
             users=task.users,
         )
-        cause = with_usage(task.cause, task.prompt, answer)
-        commit = self._commit(task, command, msgspec.structs.replace(cause, turns=task.job.turns))
+        commit = self._commit(task, command, answer, covered=task.turns)
         return Outcome(commit, covered=commit.cause.turns is not None, failed=False)
 
-    def _fail(self, task: _Task, reason: FailureReason, error: ModelError, answer: Answer | None = None) -> Outcome:
+    def _fail(self, task: _Task, error: ModelError, answer: Answer | None) -> Outcome:
         """Commit a failure."""
         if task.is_overtaken("redaction"):
             # As for any answer that an erasure overtook: the turns are covered, and nothing of the answer is kept.
             return self._conclude(task, _NO_ANSWER, answer)
         failure = FailUpdate(
             at="",
-            reason=reason,
+            reason=reason_of(error),
             detail=clip(str(error), 2_000),
             attempts=task.attempts,
-            turns=task.job.turns,
+            turns=task.turns,
             basis=task.basis,
         )
-        cause = with_usage(task.cause, task.prompt, answer)
-        return Outcome(self._commit(task, failure, cause), covered=False, failed=True)
+        return Outcome(self._commit(task, failure, answer), covered=False, failed=True)
 
-    def _commit(self, task: _Task, command: Command, cause: Cause) -> Commit:
-        commit = task.writer.commit(command, cause, at=task.at, log=task.log)
-        self.model_caller.observers.settled(task.writer.scope, task.job.turns, task.attempts, commit)
+    def _commit(
+        self, task: _Task, command: Command, answer: Answer | None, *, covered: TurnRange | None = None
+    ) -> Commit:
+        commit = task.commit(command, answer, covered=covered)
+        self.model_caller.observers.settled(task.writer.scope, task.turns, task.attempts, commit)
         if task.users is not None:
             # The update is durable, whatever becomes of its sections now.
             try_to_deliver(task.writer, wait=True, newest=commit)

@@ -201,7 +201,7 @@ class TranscriptWriter:
             known = self._thread(thread)
             # Turns that were cut off the transcript may be covered; their ordinals are not used again.
             highest = self._state.coverage.highest(thread)
-            secret = self.store.key(self.transcript_stream, create=False) if known.traces else None
+            secret = self.store.key(self.transcript_stream, create=False) if known.is_redacted else None
             seal = None if secret is None else sealing(secret)
             arrival = align(
                 known,

@@ -98,7 +98,7 @@ class Writer(TranscriptWriter):
         self.behind: set[Writer] = set()
         """The agents whose sections this user's ledger could not receive yet; see `learning.sharing`."""
         self.retained_at: datetime | None = None
-        """When the transcript was last searched for turns to expire; see `learning.retention`."""
+        """When the transcript was last searched for turns to expire; see `learning.thread_learner`."""
         self._configured = dict(policy or {})
         self._as_configured: Policy | None = None
         """A policy that is known to contain the configured values."""

@@ -6,7 +6,6 @@ It is no speech, so nothing is learned from it. Only a block at the beginning of
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -37,11 +36,6 @@ class Title(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     role: Literal["user", "system"] = "user"
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    wrapper: tuple[Wrapper, ...] = ()
-    title: tuple[Title, ...] = ()
-
-
 class Cut(NamedTuple):
     """A block that was taken out: the name of its wrapper, and its length in characters."""
 
@@ -49,12 +43,11 @@ class Cut(NamedTuple):
     size: int
 
 
-class Scaffolding:
-    """The wrappers and the titles that are known."""
+class Scaffolding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The wrappers and the titles that are known, as a file states them."""
 
-    def __init__(self, wrappers: Iterable[Wrapper], titles: Iterable[Title]) -> None:
-        self._wrappers = tuple(wrappers)
-        self._titles = tuple(titles)
+    wrapper: tuple[Wrapper, ...] = ()
+    title: tuple[Title, ...] = ()
 
     def stripped(self, text: str, answer: str = "") -> tuple[str, tuple[Cut, ...]]:
         """Return a text without the blocks at its beginning, and those blocks; the same text where it has none.
@@ -72,7 +65,7 @@ class Scaffolding:
         return (rest, tuple(cuts)) if cuts else (text, ())
 
     def _first(self, text: str, answer: str) -> tuple[Wrapper, int] | None:
-        for wrapper in self._wrappers:
+        for wrapper in self.wrapper:
             if not text.startswith(wrapper.begins):
                 continue
             if wrapper.after and not any(sign in answer for sign in wrapper.after):
@@ -87,7 +80,7 @@ class Scaffolding:
     def is_title(self, role: str, text: str) -> bool:
         """Whether a message asks for something about a conversation, such as its title."""
         start = text.lstrip()
-        return any(title.role == role and start.startswith(title.begins) for title in self._titles)
+        return any(title.role == role and start.startswith(title.begins) for title in self.title)
 
 
 def load_scaffolding(folder: Path | None = None) -> Scaffolding:
@@ -97,24 +90,24 @@ def load_scaffolding(folder: Path | None = None) -> Scaffolding:
         ConfigError: The file of the folder cannot be read, or an entry has another shape; the message names both.
     """
     packaged = _packaged()
-    own = _File() if folder is None else _read(folder / FILE)
-    return Scaffolding([*own.wrapper, *packaged.wrapper], [*own.title, *packaged.title])
+    own = Scaffolding() if folder is None else _read(folder / FILE)
+    return Scaffolding(own.wrapper + packaged.wrapper, own.title + packaged.title)
 
 
 @lru_cache(maxsize=1)
-def _packaged() -> _File:
-    return msgspec.toml.decode(pkgutil.get_data(__name__, FILE) or b"", type=_File)
+def _packaged() -> Scaffolding:
+    return msgspec.toml.decode(pkgutil.get_data(__name__, FILE) or b"", type=Scaffolding)
 
 
-def _read(path: Path) -> _File:
+def _read(path: Path) -> Scaffolding:
     try:
-        found = msgspec.toml.decode(path.read_bytes(), type=_File)
+        found = msgspec.toml.decode(path.read_bytes(), type=Scaffolding)
     except FileNotFoundError:
-        return _File()
+        return Scaffolding()
     except (OSError, ValueError) as error:
         raise ConfigError(f"the file of scaffolding {path} cannot be read: {error}") from error
-    begins = [(one.name, one.begins) for one in found.wrapper] + [(one.name, one.begins) for one in found.title]
-    for name, begin in begins:
-        if not begin.strip():
-            raise ConfigError(f"{path}: {name} begins with nothing, so it would match every message: say what with")
+    entries: tuple[Wrapper | Title, ...] = (*found.wrapper, *found.title)
+    for one in entries:
+        if not one.begins.strip():
+            raise ConfigError(f"{path}: {one.name} begins with nothing, so it would match every message: say what with")
     return found

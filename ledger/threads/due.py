@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
+from typing import Literal
 
 import msgspec
 
@@ -26,15 +27,24 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class Due(msgspec.Struct, frozen=True, order=True):
-    """When turns are due, and whether it is an answer to a user's words that is waited for until then."""
+    """When turns are due, and why that may be further ahead than the debounce.
+
+    `waits_for` is `answer` for a user's words without an answer, and `model` where the model could not be reached.
+    """
 
     at: datetime
-    for_answer: bool = False
+    waits_for: Literal["", "answer", "model"] = ""
+
+    def longest(self, timing: Timing) -> timedelta:
+        """How far ahead it can be while the clock goes on."""
+        if self.waits_for == "model":
+            return LONGEST_PAUSE
+        wait = timing.answer_wait if self.waits_for == "answer" else 0
+        return timedelta(seconds=max(timing.debounce, wait))
 
     def no_later(self, timing: Timing, now: datetime) -> Due:
         """Limit it to the longest time from now that it can be ahead: the clock may have been set back."""
-        longest = max(timing.debounce, timing.answer_wait) if self.for_answer else timing.debounce
-        return Due(min(self.at, now + timedelta(seconds=longest)), self.for_answer)
+        return Due(min(self.at, now + self.longest(timing)), self.waits_for)
 
 
 def telling_runs(coverage: Coverage, thread: Thread) -> list[TurnRange]:
@@ -97,7 +107,7 @@ def dues_of(thread: Thread, runs: Iterable[TurnRange], timing: Timing) -> Iterat
         if unanswered is not None and (said := _recorded(thread, unanswered)) is not None:
             waited = said + timedelta(seconds=timing.answer_wait)
             idle = _idle(waited, last, timing)
-            yield Due(waited, for_answer=True) if waited > idle else Due(idle)
+            yield Due(waited, "answer") if waited > idle else Due(idle)
 
 
 def _idle(begun: datetime, last: datetime, timing: Timing) -> datetime:

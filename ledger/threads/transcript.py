@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from backstory.ledger.core.commit import EMPTY, Commit, Head
 from backstory.ledger.core.events import Redacted, Turn, TurnRange, TurnRestored, TurnSuperseded
-from backstory.ledger.threads.turn_columns import EarlierTurns, Trace, Traces, TurnColumn, turns_of
+from backstory.ledger.threads.turn_columns import EarlierTurns, Trace, TurnColumn, turns_of
 
 _MOST_SOUGHT = 64
 """A thread remembers for at most this many searches how far they went."""
@@ -39,8 +39,7 @@ class Thread:
         """How many turns were restored since this was folded."""
         self._back: dict[int, int] = {}
         """The turns that were, with the commit that brought them back."""
-        self.traces: Traces = Traces(load if earlier is not None and earlier.redacted else None, count)
-        """What is left of the turns that were erased, by ordinal."""
+        self._traces: dict[int, Trace] = {}
         self._latest: dict[str, int] | None = {} if earlier is None else None
         self._earliest: dict[str, int] = {}
         self._last: dict[str, int] = {}
@@ -83,11 +82,24 @@ class Thread:
             self._latest[turn.id] = self._last[turn.id]
 
     @property
+    def is_redacted(self) -> bool:
+        """Whether a turn was erased."""
+        return bool(self._traces) or (self._earlier is not None and self._earlier.redacted)
+
+    @property
+    def traces(self) -> Mapping[int, Trace]:
+        """What is left of the turns that were erased, by ordinal; loads all turns if any was erased."""
+        if self._earlier is not None and self._earlier.redacted:
+            for _ in self.turns:
+                pass
+        return self._traces
+
+    @property
     def erased_ids(self) -> dict[str, list[Trace]]:
         """What is left of the turns that were erased, by id; loads all turns if any was erased."""
         if self._erased_ids is None:
             self._erased_ids = {}
-            for _, trace in sorted(self.traces.items()) if self.traces else ():
+            for _, trace in sorted(self.traces.items()):
                 self._erased_ids.setdefault(trace.id, []).append(trace)
         return self._erased_ids
 
@@ -98,8 +110,8 @@ class Thread:
         Loads all turns if any was erased.
         """
         if self._forgotten is None:
-            traces = self.traces.values() if self.traces else ()
-            self._forgotten = {trace.digest for trace in traces if trace.digest is not None and not trace.expired}
+            left = self.traces.values()
+            self._forgotten = {trace.digest for trace in left if trace.digest is not None and not trace.expired}
         return self._forgotten
 
     def take(self, commit: Commit) -> None:
@@ -131,20 +143,23 @@ class Thread:
             self._name(self.turns[event.n - 1])
 
     def redact(self, event: Redacted) -> None:
-        """Keep of an erased turn what its redaction says, and let go of the rest."""
+        """Keep of an erased turn what its redaction says, and let go of the rest.
+
+        A thread with `earlier` turns cannot: after an erasure it is folded anew.
+        """
         if event.n is None:
             return
         if event.n <= len(self.turns):
             self.turns.put(event.n - 1, None)
         trace = Trace.of(event)
         if trace is not None:
-            self.traces.put(trace)
+            self._traces[trace.n] = trace
             self._erased_ids = self._forgotten = None
             if self._latest is not None and self._latest.get(trace.id) == trace.n:
                 del self._latest[trace.id]
 
     def _load(self, n: int) -> None:
-        """Load the turns around an ordinal; what is known of them by now stays."""
+        """Load the turns around an ordinal."""
         if self._earlier is None:
             return
         block = self._earlier.block(n)
@@ -152,7 +167,7 @@ class Thread:
         self.turns.fill(start, block.turns)
         self.seqs.fill(start, block.seqs)
         self.recorded_at.fill(start, block.recorded_at)
-        self.traces.fill(block.traces, range(block.first, block.first + len(block.turns)))
+        self._traces.update(block.traces)
 
     def recorded_by(self, seq: int) -> int:
         """How many of the turns were recorded up to a commit of the transcript."""
@@ -181,19 +196,15 @@ class Thread:
         if n in self.superseded and n not in self.withdrawn:
             return None
         turn = self.turns[n - 1]
-        return self.traces.get(n) if turn is None else turn
+        return self._traces.get(n) if turn is None else turn
 
-    def walk(self, first: int = 1, last: int | None = None) -> Iterator[Turn]:
-        """Yield the turns that stand, in order, between two ordinals; no more are loaded than are asked for."""
-        return self._standing(range(first - 1, len(self.turns) if last is None else min(last, len(self.turns))))
+    def walk(self, first: int = 1, last: int | None = None, *, back: bool = False) -> Iterator[Turn]:
+        """Yield the turns that stand between two ordinals, in order or from the last `back` to the first.
 
-    def walk_back(self, last: int | None = None, first: int = 1) -> Iterator[Turn]:
-        """Yield the turns that stand, the last one first, from an ordinal back to another."""
-        end = len(self.turns) if last is None else min(last, len(self.turns))
-        return self._standing(range(end - 1, first - 2, -1))
-
-    def _standing(self, indexes: Iterable[int]) -> Iterator[Turn]:
-        for index in indexes:
+        No more are loaded than are asked for.
+        """
+        indexes = range(first - 1, len(self.turns) if last is None else min(last, len(self.turns)))
+        for index in reversed(indexes) if back else indexes:
             if index + 1 not in self.superseded and (turn := self.turns[index]) is not None:
                 yield turn
 
@@ -224,9 +235,9 @@ class Thread:
         end, known = self._sought_back.get((test, first), (first - 1, first - 1))
         if last < end:
             end = known = first - 1
-        found = next((turn.n for turn in self.walk_back(last, end + 1) if test(turn)), None)
+        found = next((turn.n for turn in self.walk(end + 1, last, back=True) if test(turn)), None)
         if found is None:
-            found = next((turn.n for turn in self.walk_back(known, first) if test(turn)), None)
+            found = next((turn.n for turn in self.walk(first, known, back=True) if test(turn)), None)
         if len(self._sought_back) >= _MOST_SOUGHT:
             self._sought_back.clear()
         self._sought_back[test, first] = last, first - 1 if found is None else found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, Protocol, TypeVar, cast, overload
 
 import msgspec
@@ -57,31 +57,23 @@ class Block(msgspec.Struct, frozen=True):
 
 
 class EarlierTurns(Protocol):
-    """The turns of a thread as they were at the moment that a transcript goes on from."""
+    """The turns of a thread as they were at the moment that a transcript goes on from.
 
-    @property
-    def count(self) -> int:
-        """How many there were."""
+    Attributes:
+        count: How many there were.
+        seq: The transcript's seq at that moment.
+        superseded: The ordinals that stood no longer.
+        withdrawn: Those of them that were taken back.
+        restored: The turns that are to be learned from again since they were restored, and the commit that did it.
+        redacted: Whether any of the turns was erased.
+    """
 
-    @property
-    def seq(self) -> int:
-        """The transcript's seq at that moment."""
-
-    @property
-    def superseded(self) -> Collection[int]:
-        """The ordinals that stood no longer."""
-
-    @property
-    def withdrawn(self) -> Collection[int]:
-        """Those of them that were taken back."""
-
-    @property
-    def restored(self) -> Mapping[int, int]:
-        """The turns that are to be learned from again since they were restored, and the commit that did it."""
-
-    @property
-    def redacted(self) -> bool:
-        """Whether any of the turns was erased."""
+    count: int
+    seq: int
+    superseded: set[int]
+    withdrawn: set[int]
+    restored: Mapping[int, int]
+    redacted: bool
 
     def block(self, n: int) -> Block:
         """Return the turns around an ordinal, that one among them."""
@@ -140,60 +132,14 @@ class TurnColumn(Sequence[T]):
         self._values.append(value)
 
     def put(self, index: int, value: T) -> None:
-        """Put another value in a turn's place."""
-        self._missing -= self._values[index] is _UNREAD
+        """Put another value in a turn's place, which is loaded."""
         self._values[index] = value
 
-    def fill(self, start: int, values: Iterable[T]) -> None:
-        """Put in what was loaded, from an index on, where nothing is yet."""
-        for index, value in enumerate(values, start):
-            if self._values[index] is _UNREAD:
-                self.put(index, value)
-
-
-class Traces(Mapping[int, Trace]):
-    """What is left of the erased turns of a thread, by ordinal; `count` turns are not looked at before it is asked for.
-
-    Without `load` none of those was erased.
-    """
-
-    def __init__(self, load: Load | None = None, count: int = 0) -> None:
-        self._known: dict[int, Trace] = {}
-        self._load = load
-        self._unread = [True] * count if load is not None else []
-
-    def __getitem__(self, n: int) -> Trace:
-        if self._unread and n >= 1:
-            # Traces of turns that never were, as in the copy of a home, come with the last.
-            self._look(min(n, len(self._unread)))
-        return self._known[n]
-
-    def _look(self, n: int) -> None:
-        if self._load is not None and self._unread[n - 1]:
-            self._load(n)
-
-    def __iter__(self) -> Iterator[int]:
-        for n in range(1, len(self._unread) + 1):
-            self._look(n)
-        return iter(self._known)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __bool__(self) -> bool:
-        return bool(self._known) or self._load is not None
-
-    def put(self, trace: Trace) -> None:
-        """Note what is left of one more."""
-        self._known[trace.n] = trace
-
-    def fill(self, traces: Mapping[int, Trace], looked_at: Iterable[int]) -> None:
-        """Put in what was loaded, and which turns were looked at."""
-        for n, trace in traces.items():
-            self._known.setdefault(n, trace)
-        if self._unread:
-            for n in looked_at:
-                self._unread[n - 1] = False
+    def fill(self, start: int, values: Sequence[T]) -> None:
+        """Put in what was loaded, from an index on."""
+        end = start + len(values)
+        self._missing -= sum(value is _UNREAD for value in self._values[start:end])
+        self._values[start:end] = values
 
 
 def turns_of(commit: Commit, count: int) -> list[Turn | None]:

@@ -221,7 +221,7 @@ class LedgerMachine(RuleBasedStateMachine):
         before = self.memory.status().pending
         services = self.memory._services
         model = Meddler(lambda: None, reply([(text, 0.9)], [], None))
-        producer = Producer(services.home.updater, model, clock=self.clock)
+        producer = Producer(services.home.updater, model)
         producer.watch(services.writer)
         self.clock.sleep(seconds)
         producer.run_due()

@@ -80,6 +80,14 @@ def token_count(count: object) -> int | None:
     return count if 0 <= count <= _MAX_TOKENS else None
 
 
+def usage_in(stated: object, input_name: str, output_name: str) -> Usage | None:
+    """Return the token counts that an object states under two names; None where it states none."""
+    if not isinstance(stated, Mapping):
+        return None
+    usage = Usage(token_count(stated.get(input_name)), token_count(stated.get(output_name)))
+    return None if usage == Usage() else usage
+
+
 def usage_of(answer: Answer) -> Usage:
     """Return the token counts of an answer; empty where its usage has another shape."""
     stated: object = answer.usage

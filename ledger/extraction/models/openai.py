@@ -18,12 +18,11 @@ from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
 from backstory.ledger.extraction.models.model import (
     Answer,
     Prompt,
-    Usage,
     error_text,
     public_address,
     redacted,
     showable,
-    token_count,
+    usage_in,
 )
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ class OpenAIModel:
         self._client = client
         self._lock = ForkLock()
         self._connection: _Connection | None = None
-        self._worked: set[_ReplyFormat] = set()
+        self._worked: frozenset[_ReplyFormat] = frozenset()
 
     @property
     def name(self) -> str:
@@ -133,8 +132,7 @@ class OpenAIModel:
             ModelRejectedError: Bad key, unknown model, exhausted quota, or a request refused in every format.
         """
         connection = self._connect()
-        with self._lock:
-            reply_format = min(self._worked, default=_ReplyFormat.JSON_SCHEMA)
+        reply_format = min(self._worked, default=_ReplyFormat.JSON_SCHEMA)
         while (answer := self._try_format(connection, prompt, reply_format)) is None:
             reply_format = _ReplyFormat(reply_format + 1)
         return answer
@@ -203,8 +201,7 @@ class OpenAIModel:
         if reply_format is _ReplyFormat.TEXT:
             return False
         # Some servers answer 500 to a format they do not know. After a format has worked, a 500 is a real failure.
-        with self._lock:
-            return status in _FORMAT_REFUSED or (status == _FIRST_SERVER_ERROR and reply_format not in self._worked)
+        return status in _FORMAT_REFUSED or (status == _FIRST_SERVER_ERROR and reply_format not in self._worked)
 
     def _try_format(self, connection: _Connection, prompt: Prompt, reply_format: _ReplyFormat) -> Answer | None:
         """Ask with one reply format; None means that the server refuses it and a weaker one is left."""
@@ -232,8 +229,8 @@ class OpenAIModel:
                 f"check the prompt and the OPENAI_ variables."
             ) from connection.cause(error)
         answer = _read_answer(connection, body, self._name)
-        with self._lock:
-            self._worked.add(reply_format)
+        # What two threads note at once may be noted by one of them; the next answer notes it again.
+        self._worked |= {reply_format}
         return answer
 
     def _send(self, client: OpenAI, prompt: Prompt, reply_format: _ReplyFormat) -> bytes:
@@ -319,7 +316,7 @@ def _read_answer(connection: _Connection, body: bytes, asked: str) -> Answer:
     return Answer(
         text=safe_text(text),
         model=clip(model, MAX_NAME) if isinstance(model, str) and model.strip() else asked,
-        usage=_read_usage(completion.get("usage")),
+        usage=usage_in(completion.get("usage"), "prompt_tokens", "completion_tokens"),
     )
 
 
@@ -336,9 +333,3 @@ def _message_text(message: Mapping[str, object]) -> str:
         return content
     refusal = message.get("refusal")
     return refusal if isinstance(refusal, str) else ""
-
-
-def _read_usage(value: object) -> Usage | None:
-    counts = _mapping(value)
-    usage = Usage(token_count(counts.get("prompt_tokens")), token_count(counts.get("completion_tokens")))
-    return None if usage == Usage() else usage

@@ -9,7 +9,7 @@ import msgspec
 
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.sanitize import MAX_NAME, clip, safe_text
-from backstory.ledger.extraction.models.model import Answer, Prompt, Usage, token_count
+from backstory.ledger.extraction.models.model import Answer, Prompt, Usage, usage_in
 from backstory.ledger.text.json_text import inner_spans, read_number, where_too_deep
 
 RECORDED = "recorded"
@@ -88,14 +88,13 @@ def _of_row(row: object) -> RecordedReply | None:
     if not isinstance(row, dict) or thread is None or "reply" not in row:
         return None
     prompt, model, run = row.get("prompt"), row.get("model"), row.get("run")
-    counts = [token_count(row.get(name)) for name in ("tokens_in", "tokens_out")]
     return RecordedReply(
         thread,
         _text(row["reply"]),
         prompt if isinstance(prompt, str) else None,
         model if isinstance(model, str) else None,
         run if isinstance(run, int) else 1,
-        None if counts == [None, None] else Usage(*counts),
+        usage_in(row, "tokens_in", "tokens_out"),
     )
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from backstory.ledger.importing.formats.conversation import FILES, ImportedConversation, Talk, standing, talk_of
-from backstory.ledger.importing.formats.tally import Tally, fields, text
+from backstory.ledger.importing.formats.tally import Tally, fields, members, text
 
 _WORDS = ("text", "multimodal_text")
 _CITATION = re.compile("\ue200[^\ue201]*\ue201")
@@ -32,8 +32,7 @@ def _say(talk: Talk, message: Mapping[str, object], tally: Tally) -> Iterator[Im
     if role == "tool" or (role == "assistant" and message.get("recipient") not in (None, "all")):
         talk.call()
         return
-    parts = content.get("parts")
-    parts = parts if isinstance(parts, list) else []
+    parts = members(content.get("parts"))
     tally.pass_over(FILES, sum("asset_pointer" in fields(part) for part in parts))
     hidden = metadata.get("is_visually_hidden_from_conversation") or message.get("channel") == "commentary"
     if role not in ("user", "assistant") or hidden or content.get("content_type", "text") not in _WORDS:

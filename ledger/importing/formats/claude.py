@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from backstory.ledger.importing.formats.conversation import FILES, ImportedConversation, standing, talk_of
-from backstory.ledger.importing.formats.tally import Tally, fields, text
+from backstory.ledger.importing.formats.tally import Tally, fields, members, text
 
 _ROLES = {"human": "user", "user": "user", "assistant": "assistant"}
 _PARENT = "parent_message_uuid"
@@ -16,16 +16,14 @@ def read(items: Iterable[object], tally: Tally) -> Iterator[ImportedConversation
     for item in tally.objects(items):
         if not tally.takes(fields(item.get("account")).get("uuid")):
             continue
-        listed = item.get("chat_messages")
-        messages = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+        messages = [one for one in members(item.get("chat_messages")) if isinstance(one, Mapping)]
         if (talk := talk_of(tally, [item.get("uuid")], item.get("created_at"))) is None:
             continue
         if any(text(one.get(_PARENT)) for one in messages):
             nodes = {text(one.get("uuid")): one for one in messages}
             messages = [*standing(nodes, item.get("current_leaf_message_uuid"), _PARENT, tally)]
         for message in messages:
-            files = (message.get("attachments"), message.get("files"))
-            tally.pass_over(FILES, sum(len(some) for some in files if isinstance(some, list)))
+            tally.pass_over(FILES, len(members(message.get("attachments"))) + len(members(message.get("files"))))
             role = _ROLES.get(text(message.get("sender")))
             if role is None:
                 talk.skip()
@@ -36,10 +34,9 @@ def read(items: Iterable[object], tally: Tally) -> Iterator[ImportedConversation
 
 def _words(message: Mapping[str, object]) -> str:
     """Return what a message says at its end: behind its last use of a tool, if it says anything there."""
-    blocks = message.get("content")
     said: list[str] = []
     last: list[str] = []
-    for block in map(fields, blocks if isinstance(blocks, list) else []):
+    for block in map(fields, members(message.get("content"))):
         if block.get("type") == "text":
             last.append(text(block.get("text")))
         elif text(block.get("type")).startswith("tool_"):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from backstory.ledger.importing.formats.conversation import FILES, ImportedConversation, Talk
-from backstory.ledger.importing.formats.tally import Tally, fields, text
+from backstory.ledger.importing.formats.tally import Tally, fields, members, text
 
 _NO_WORDS = ("isMeta", "isSidechain", "isCompactSummary", "isApiErrorMessage")
 """Marks of lines that no person said and that are no answer: the program's, an inner agent's, a summary's."""
@@ -29,7 +29,7 @@ def read(items: Iterable[object], tally: Tally) -> Iterator[ImportedConversation
 
 def _say(talk: Talk, role: str, line: Mapping[str, object], tally: Tally) -> Iterator[ImportedConversation]:
     content = fields(line.get("message")).get("content")
-    blocks = _blocks(content)
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else [*map(fields, members(content))]
     kinds = [block.get("type") for block in blocks]
     tally.pass_over(FILES, kinds.count("image") + kinds.count("document"))
     words = "\n".join(text(block.get("text")) for block in blocks if block.get("type") == "text")
@@ -37,9 +37,3 @@ def _say(talk: Talk, role: str, line: Mapping[str, object], tally: Tally) -> Ite
         talk.call()
     elif words.strip() and not (role == "user" and words.lstrip().startswith(_NOTES)):
         yield from talk.say(role, words, line.get("uuid"), line.get("timestamp"))
-
-
-def _blocks(content: object) -> Sequence[Mapping[str, object]]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [*map(fields, content)] if isinstance(content, list) else []

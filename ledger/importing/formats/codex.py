@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from backstory.ledger.importing.formats.conversation import FILES, ImportedConversation, Talk
-from backstory.ledger.importing.formats.tally import Tally, fields, text
+from backstory.ledger.importing.formats.tally import Tally, fields, members, text
 
 _SAID = {"user_message": "user", "agent_message": "assistant"}
 _ITEMS = {"UserMessage": "user", "AgentMessage": "assistant"}
@@ -57,12 +57,10 @@ def _message(event: Mapping[str, object]) -> _Message | None:
     """Return the message that an event states; None for another event, and for a commentary."""
     form, item = text(event.get("type")), fields(event.get("item"))
     if form in _SAID and event.get("phase") != "commentary":
-        images = event.get("images")
-        return _Message(form, _SAID[form], text(event.get("message")), len(images) if isinstance(images, list) else 0)
+        return _Message(form, _SAID[form], text(event.get("message")), len(members(event.get("images"))))
     role = _ITEMS.get(text(item.get("type"))) if form == "item_completed" else None
     if role is None or item.get("phase") == "commentary":
         return None
-    content = item.get("content")
-    parts = [*map(fields, content)] if isinstance(content, list) else []
+    parts = [*map(fields, members(item.get("content")))]
     files = sum("image" in text(part.get("type")).casefold() for part in parts)
     return _Message(form, role, "".join(text(part.get("text")) for part in parts), files)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from backstory.ledger.importing.formats.conversation import FILES, ImportedConversation, standing, talk_of
-from backstory.ledger.importing.formats.tally import Tally, fields, text
+from backstory.ledger.importing.formats.tally import Tally, fields, members, text
 
 _DETAILS = re.compile(r'<details type="(?:reasoning|tool_calls|code_interpreter)".*?</details>\s*', re.DOTALL)
 """What the model thought and called, which is put into its answer."""
@@ -16,20 +16,19 @@ def read(items: Iterable[object], tally: Tally) -> Iterator[ImportedConversation
     """Yield the branch of each chat that stands."""
     for item in tally.objects(items):
         chat = fields(item.get("chat"))
-        history, listed = fields(chat.get("history")), chat.get("messages")
+        history = fields(chat.get("history"))
         if not tally.takes(item.get("user_id")):
             continue
         ids, began = (item.get("id"), chat.get("id")), item.get("created_at") or chat.get("timestamp")
         if (talk := talk_of(tally, ids, began)) is None:
             continue
         nodes = {key: one for key, one in fields(history.get("messages")).items() if isinstance(one, Mapping)}
-        messages = [*map(fields, listed)] if isinstance(listed, list) else []
+        messages = [*map(fields, members(chat.get("messages")))]
         if nodes:
             messages = [*standing(nodes, history.get("currentId"), "parentId", tally)]
         for message in messages:
-            files, role = message.get("files"), text(message.get("role"))
-            tally.pass_over(FILES, len(files) if isinstance(files, list) else 0)
-            if role in ("user", "assistant"):
+            tally.pass_over(FILES, len(members(message.get("files"))))
+            if (role := text(message.get("role"))) in ("user", "assistant"):
                 words = _DETAILS.sub("", text(message.get("content")))
                 yield from talk.say(role, words, message.get("id"), message.get("timestamp"))
             else:

@@ -62,6 +62,11 @@ def fields(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
 
 
+def members(value: object) -> list[object]:
+    """Return the members of a list; none where the value is no list."""
+    return value if isinstance(value, list) else []
+
+
 def text(value: object) -> str:
     """Return a text; "" where the value is none."""
     return value if isinstance(value, str) else ""

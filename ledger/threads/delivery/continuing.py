@@ -15,13 +15,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from backstory.ledger.erasure.digest import ContentSeal
-from backstory.ledger.threads.delivery.told import TellingOf, ThreadPlace, begin_of_question
+from backstory.ledger.threads.delivery.told import TellingOf, ThreadPlace
 from backstory.ledger.threads.transcript import Thread
 
 if TYPE_CHECKING:
     from backstory.ledger.messages import Kept
-
-__all__ = ["begin_of_question", "continued", "holds"]
 
 _LAST_TURNS = 16
 """Turns at the end of a thread that are searched for an id."""
@@ -44,7 +42,7 @@ def continued(
     found = []
     telling = TellingOf(messages)
     for thread in threads if telling.said else ():
-        place = telling.place_in(thread, seal=seal() if thread.traces else None, now=now)
+        place = telling.place_in(thread, seal=seal() if thread.is_redacted else None, now=now)
         if place is not None:
             found.append((thread.name, place))
     return sorted(found, key=lambda one: one[1].rank)
@@ -52,4 +50,4 @@ def continued(
 
 def holds(thread: Thread, turn_id: str) -> bool:
     """Whether one of the last turns of a thread has this id, given by the host."""
-    return any(turn.id == turn_id and not turn.anonymous for turn in islice(thread.walk_back(), _LAST_TURNS))
+    return any(turn.id == turn_id and not turn.anonymous for turn in islice(thread.walk(back=True), _LAST_TURNS))

@@ -27,7 +27,7 @@ import msgspec
 from backstory.ledger.core.events import Turn
 from backstory.ledger.erasure.digest import ContentSeal
 from backstory.ledger.text.acknowledgements import has_substance
-from backstory.ledger.threads.delivery.turn_match import Piece, Said, TurnWalk, is_reasoning, matched, matches
+from backstory.ledger.threads.delivery.turn_match import Piece, Said, TurnWalk, is_reasoning, matched, recognises
 from backstory.ledger.threads.transcript import Thread
 from backstory.ledger.threads.turn_columns import Trace
 
@@ -61,10 +61,8 @@ class _Sent(NamedTuple):
     """
 
     place: int
-    role: str
-    content: str
-    after: int
     said: Said
+    after: int
 
 
 def align_delivery(
@@ -126,7 +124,7 @@ def _sent(thread: Thread, messages: Sequence[Kept], forgotten: Collection[int]) 
         if index in forgotten:
             continue
         if message.id is None:
-            found.append(_Sent(index, message.role, message.content, after, Said.of(message)))
+            found.append(_Sent(index, Said.of(message), after))
         elif message.id in thread.earliest:
             after = thread.earliest[message.id]
         elif message.id not in thread.erased_ids:
@@ -139,8 +137,7 @@ def _is(piece: Piece | None, message: Kept, seal: ContentSeal | None) -> bool:
     if piece is None:
         return False
     if message.id is None:
-        recognised = isinstance(piece, Turn) or (piece.digest is not None and seal is not None)
-        return piece.anonymous and recognised and matches(piece, Said.of(message), seal)
+        return piece.anonymous and recognises(piece, Said.of(message), seal)
     if piece.anonymous or piece.id != message.id:
         return False
     return isinstance(piece, Trace) or Said.of(message).is_in(piece)
@@ -200,10 +197,8 @@ class _Delivery:
             and (known := self._known(counted, self._pieces, from_end=True)) is not None
         ):
             return known
-        everywhere = (1 << (end + 1)) - 1
-        shared = [n for n, places in enumerate(self._walk.along(everywhere, self._said)) if n and places >> end]
-        for count in reversed(shared):
-            if self._is_no_coincidence(count):
+        for count in reversed(self._walk.ending(self._said, anywhere=True)):
+            if count and self._is_no_coincidence(count):
                 known = self._known(count, self._pieces, from_end=True)
                 if known is not None:
                     return known
@@ -235,7 +230,7 @@ class _Delivery:
 
     def _first_evidence(self, walk: TurnWalk) -> int:
         for number, message in enumerate(self._sent):
-            if message.after or (walk.times(message.said) == 1 and has_substance(message.content)):
+            if message.after or (walk.times(message.said) == 1 and has_substance(message.said.content)):
                 return number
         return len(self._sent)
 
@@ -258,13 +253,13 @@ class _Delivery:
             return None
         roles = [turn.role for turn in replaced]
         new = self._sent[alike]
-        if new.role == "assistant" and "user" not in roles:
-            proven = self._sent[alike - 1].role == "user"
+        if new.said.role == "assistant" and "user" not in roles:
+            proven = self._sent[alike - 1].said.role == "user"
         else:
             question = roles.index("assistant") if "assistant" in roles else len(roles)
             one_exchange = question > 0 and "user" not in roles[question:]
-            proven = one_exchange and new.role == "user"
-            proven = proven and resemble(replaced[0].content, new.content)
+            proven = one_exchange and new.said.role == "user"
+            proven = proven and resemble(replaced[0].content, new.said.content)
         if not proven:
             return None
         known = self._known(alike, self._pieces)
@@ -274,13 +269,13 @@ class _Delivery:
         """Recognise the whole thread with an earlier answer given again: all that followed it is sent again."""
         if self._mixed or alike == len(self._sent) or not alike:
             return None
-        if (self._sent[alike - 1].role, self._sent[alike].role) != ("user", "assistant"):
+        if (self._sent[alike - 1].said.role, self._sent[alike].said.role) != ("user", "assistant"):
             return None
         answers = list(takewhile(lambda piece: isinstance(piece, Trace) or piece.role == "assistant", rest))
         behind = rest[len(answers) :]
         walk = TurnWalk(behind, self._thread.withdrawn, self._seal)
         told = self._sent[alike + 1 :]
-        ends = [n for n, places in enumerate(walk.along(1, [one.said for one in told])) if n and places >> len(behind)]
+        ends = walk.ending([one.said for one in told])
         again = told[: ends[-1]] if ends and answers else []
         found = matched([one.said for one in again], behind, self._passes, self._seal)
         known = self._known(alike, self._pieces)
@@ -293,7 +288,9 @@ class _Delivery:
     def _tells_both_sides(self, sent: Sequence[_Sent]) -> bool:
         """Whether both sides have said something of substance there that was said once."""
         telling = {
-            message.role for message in sent if self._walk.times(message.said) == 1 and has_substance(message.content)
+            message.said.role
+            for message in sent
+            if self._walk.times(message.said) == 1 and has_substance(message.said.content)
         }
         return telling >= {"user", "assistant"}
 
@@ -301,7 +298,7 @@ class _Delivery:
         """Recognise another answer to the last question, where the question has an id."""
         last = self._sent[-1]
         question = self._messages[last.place - 1].id if last.place else None
-        if last.role != "assistant" or question is None or last.place != len(self._messages) - 1:
+        if last.said.role != "assistant" or question is None or last.place != len(self._messages) - 1:
             return None
         asked = self._thread.latest.get(question, 0)
         if not self._thread.stands(asked) or len(self._thread.turns) - asked > _PASSED_OVER:
@@ -310,10 +307,9 @@ class _Delivery:
         if not answers or any(turn.role != "assistant" for turn in answers):
             return None
         left = [piece for piece in self._pieces if piece.n < asked]
-        everywhere = (1 << (len(left) + 1)) - 1
         walk = TurnWalk(left, self._thread.withdrawn, self._seal)
         before = len(self._sent) - 1
-        ends = [n for n, places in enumerate(walk.along(everywhere, self._said[:-1])) if places >> len(left)]
+        ends = walk.ending(self._said[:-1], anywhere=True)
         known = self._known(before, left, from_end=True) if ends[-1:] == [before] else None
         if known is None:
             return None
@@ -356,12 +352,10 @@ class _Delivery:
             frozenset(
                 message.place
                 for number, (message, piece) in enumerate(zip(sent, found, strict=True))
-                if self._is_recognised(piece) or (0 < number < count - 1 and beside[number - 1] and beside[number + 1])
+                if recognises(piece, message.said, self._seal)
+                or (0 < number < count - 1 and beside[number - 1] and beside[number + 1])
             )
         )
-
-    def _is_recognised(self, piece: Piece) -> bool:
-        return isinstance(piece, Turn) or (piece.digest is not None and self._seal is not None)
 
     def _passes(self, piece: Piece) -> bool:
         return isinstance(piece, Trace) or piece.n in self._thread.withdrawn or self._is_reasoning(piece)

@@ -28,7 +28,7 @@ from backstory.ledger.core.moments import parse_moment
 from backstory.ledger.erasure.digest import ContentSeal
 from backstory.ledger.text.acknowledgements import has_substance
 from backstory.ledger.threads.delivery.resend import NOTHING_KNOWN, ResendAlignment, resemble
-from backstory.ledger.threads.delivery.turn_match import Piece, Said, matches, may_be_same, plain_words
+from backstory.ledger.threads.delivery.turn_match import Piece, Said, matches, may_be_same, plain_words, recognises
 from backstory.ledger.threads.transcript import Thread
 from backstory.ledger.threads.turn_columns import Trace
 
@@ -77,15 +77,15 @@ class ThreadPlace(msgspec.Struct, frozen=True):
 
     end: int
     turn: int
-    again: bool
     answered: bool
-    whole: bool
-    certain: bool
-    agrees: bool | None
     matched: int
-    passed: int
-    behind: int
     hint: int
+    again: bool = False
+    whole: bool = False
+    certain: bool = False
+    agrees: bool | None = None
+    passed: int = 0
+    behind: int = 0
     replaced: tuple[int, ...] = ()
 
     @property
@@ -131,20 +131,6 @@ def begin_of_exchange(messages: Sequence[Kept]) -> int:
     return begin_of_question(messages[:end])
 
 
-def place_of(
-    thread: Thread, messages: Sequence[Kept], *, seal: ContentSeal | None = None, now: str = ""
-) -> ThreadPlace | None:
-    """Find the place of a conversation in a thread; None where the thread is another conversation.
-
-    Args:
-        thread: What is recorded.
-        messages: The conversation as a client sends it, without the new answer.
-        seal: The keyed digest by which erased turns are recognised; None where the scope has no key.
-        now: The time, for a first question that is asked again; empty if that is no proof.
-    """
-    return TellingOf(messages).place_in(thread, seal=seal, now=now)
-
-
 class TellingOf:
     """A conversation as a client sends it, without the new answer, to look for in threads."""
 
@@ -160,7 +146,13 @@ class TellingOf:
         self.words = {one.words for one in self.said}
 
     def place_in(self, thread: Thread, *, seal: ContentSeal | None = None, now: str = "") -> ThreadPlace | None:
-        """See `place_of`."""
+        """Find its place in a thread; None where the thread is another conversation.
+
+        Args:
+            thread: What is recorded.
+            seal: The keyed digest by which erased turns are recognised; None where the scope has no key.
+            now: The time, for a first question that is asked again; empty if that is no proof.
+        """
         return _Search(thread, self, seal, now).place() if self.said and len(thread.turns) else None
 
 
@@ -178,13 +170,13 @@ def align_told(
         thread: What is recorded.
         messages: The conversation.
         told: What the proxy knows of it.
-        seal: As for `place_of`.
-        now: As for `place_of`.
+        seal: As for `TellingOf.place_in`.
+        now: As for `TellingOf.place_in`.
     """
     asked = messages[:-1] if told.answered else messages
     if told.adopts and not len(thread.turns):
         return NOTHING_KNOWN
-    place = place_of(thread, asked, seal=seal, now=now)
+    place = TellingOf(asked).place_in(thread, seal=seal, now=now)
     if place is None:
         place = _unanswered(thread, asked, messages[-1:] if told.answered else ())
     # A history that was never seen is no speech, and neither is an answer that is sent again.
@@ -199,7 +191,7 @@ def align_told(
         known.difference_update(behind)
     superseded = place.replaced
     if told.answered and place.again:
-        if any(_is_answer(piece, messages[-1], seal) for piece in answers):
+        if any(recognises(piece, Said.of(messages[-1]), seal) for piece in answers):
             known.add(len(asked))
         elif not behind:
             # An answer that the client sends before the question is not the one that is given again.
@@ -233,17 +225,12 @@ def _behind(thread: Thread, n: int) -> Iterator[Piece]:
             yield piece
 
 
-def _is_answer(piece: Piece, answer: Kept, seal: ContentSeal | None) -> bool:
-    recognised = isinstance(piece, Turn) or (piece.digest is not None and seal is not None)
-    return recognised and matches(piece, Said.of(answer), seal)
-
-
 def _unanswered(thread: Thread, asked: Sequence[Kept], answer: Sequence[Kept]) -> ThreadPlace | None:
     """Find the question as the last words of a thread: it has no answer yet, or this one."""
     begin = begin_of_exchange(asked)
     question = [message for message in asked[begin:] if message.role == "user"]
     answers, said = [], []
-    for turn in islice(thread.walk_back(), len(question) + _LAST_EXCHANGE):
+    for turn in islice(thread.walk(back=True), len(question) + _LAST_EXCHANGE):
         if turn.role == "user":
             said.append(turn)
         elif said:
@@ -256,10 +243,7 @@ def _unanswered(thread: Thread, asked: Sequence[Kept], answer: Sequence[Kept]) -
     if answers and (not answer or answer[0].content not in answers):
         return None
     last = max(n for n, message in enumerate(asked) if message.role == "user")
-    return ThreadPlace(
-        last + 1, said[-1].n, again=True, answered=bool(answers), whole=False, certain=False, agrees=None,
-        matched=len(said), passed=0, behind=0, hint=1,
-    )  # fmt: skip
+    return ThreadPlace(last + 1, said[-1].n, bool(answers), matched=len(said), hint=1, again=True)
 
 
 class _Pairs(NamedTuple):
@@ -332,15 +316,15 @@ class _Search:
         return ThreadPlace(
             said.place + 1,
             question.piece.n,
+            question.answered,
+            matched=len(pairs),
+            hint=hint,
             again=again,
-            answered=question.answered,
             whole=whole,
             certain=evident > 0,
             agrees=agrees,
-            matched=len(pairs),
             passed=passed,
             behind=question.behind,
-            hint=hint,
         )
 
     def _pairs(self, count: int, skip: int = 0) -> _Pairs:
@@ -384,8 +368,8 @@ class _Search:
     def _is(self, question: _Question, said: _Said) -> bool:
         if isinstance(question.piece, Trace):
             # A length alone proves no question.
-            sealed = question.piece.digest is not None and self._seal is not None
-            return (sealed or not said.asked) and matches(question.piece, Said("user", said.content), self._seal)
+            prove = recognises if said.asked else matches
+            return prove(question.piece, Said("user", said.content), self._seal)
         return question.words == said.words if said.asked else may_be_same(question.words, said.words)
 
     def _agrees(self, said: _Said, question: _Question) -> tuple[bool | None, str]:
@@ -436,11 +420,17 @@ class _Search:
         agrees, _ = self._agrees(said, question)
         if not agrees:
             return None
-        hint = self._hint(question)
         return ThreadPlace(
-            said.place + 1, question.piece.n, again=False, answered=question.answered, whole=False, certain=True,
-            agrees=agrees, matched=len(pairs), passed=passed, behind=0, hint=hint, replaced=tuple(replaced),
-        )  # fmt: skip
+            said.place + 1,
+            question.piece.n,
+            question.answered,
+            matched=len(pairs),
+            hint=self._hint(question),
+            certain=True,
+            agrees=agrees,
+            passed=passed,
+            replaced=tuple(replaced),
+        )
 
 
 def _likeliest(found: Sequence[ThreadPlace]) -> ThreadPlace:

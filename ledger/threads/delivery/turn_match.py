@@ -122,14 +122,18 @@ Piece: TypeAlias = Turn | Trace
 """A turn, or what is left of an erased one."""
 
 
-def matches(piece: Piece, said: Said | tuple[str, str], seal: ContentSeal | None) -> bool:
+def matches(piece: Piece, said: Said, seal: ContentSeal | None) -> bool:
     """Say whether a message may be a turn: by its words, by the digest of an erased one, or else by its length."""
-    one = Said(*said)
     if isinstance(piece, Turn):
-        return one.is_in(piece)
+        return said.is_in(piece)
     if piece.digest is not None and seal is not None:
-        return one.is_sealed_in(piece.digest, seal)
-    return one.has_size(piece.size)
+        return said.is_sealed_in(piece.digest, seal)
+    return said.has_size(piece.size)
+
+
+def recognises(piece: Piece, said: Said, seal: ContentSeal | None) -> bool:
+    """Say whether a message is a turn: by its words, or by the digest of an erased one; a length proves too little."""
+    return (isinstance(piece, Turn) or (piece.digest is not None and seal is not None)) and matches(piece, said, seal)
 
 
 def matched(
@@ -158,6 +162,7 @@ class TurnWalk:
     """
 
     def __init__(self, pieces: Sequence[Piece], withdrawn: Container[int], seal: ContentSeal | None) -> None:
+        self._count = len(pieces)
         self._seal = seal
         self._said: dict[tuple[str, str], list[int]] = {}
         self._digests: dict[str, list[int]] = {}
@@ -197,6 +202,11 @@ class TurnWalk:
             if not places:
                 return
             yield places
+
+    def ending(self, new: Sequence[Said], *, anywhere: bool = False) -> list[int]:
+        """Return with how many messages the turns may end; the first is the first turn, or `anywhere` among them."""
+        places = (2 << self._count) - 1 if anywhere else 1
+        return [count for count, ends in enumerate(self.along(places, new)) if ends >> self._count]
 
     def _saying(self, message: Said) -> int:
         known = self._known.get(message)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, exchange, open_home, reply
+from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, exchange, open_home, reply, updater_on
 
 from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.core.errors import ConfigError, ModelRejectedError, ModelUnavailableError, NoModelError
@@ -21,7 +21,7 @@ from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.extraction.models.model import Answer, Prompt, Usage
 from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.learning import observing
-from backstory.ledger.learning.updater import Job, Updater
+from backstory.ledger.learning.updater import Job
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import keep, read_message
 from backstory.otel import CallEnded, CallStarted, Observer, Refusal, UpdateSettled
@@ -232,7 +232,7 @@ def test_on_the_machines_own_clock_time_is_monotonic(monkeypatch):
 def test_each_portion_of_a_long_conversation_is_a_call_and_an_update_of_its_own(tmp_path):
     clock, watcher = FakeClock(), Watcher()
     writer = Writer(JsonlStore(tmp_path), Scope("ada"), clock=clock, salts=CountingSalts())
-    updater = Updater(clock=clock, min_gap=0, prompt_max_tokens=4_000, observers=[watcher])
+    updater = updater_on(clock, prompt_max_tokens=4_000, observers=[watcher])
     writer.record("t", keep([read_message(message) for _ in range(8) for message in exchange("tea " * 200)]))
     updater.run(writer, Job("t", TurnRange(1, 16)), ScriptedModel(reply("Likes tea"), repeat=True))
     parts = [call.turns for call in watcher.started]

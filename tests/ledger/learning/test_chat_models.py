@@ -57,4 +57,4 @@ def test_a_model_of_an_older_make_is_asked_for_its_text():
 
     model = as_model(Older(), Settings())
     assert model is not None
-    assert model.ask(PROMPT) == Answer("{}", "older-1", Usage(None, None))
+    assert model.ask(PROMPT) == Answer("{}", "older-1", None)

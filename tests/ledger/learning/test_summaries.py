@@ -16,7 +16,7 @@ from backstory.ledger.core.events import DOCUMENT_SECTIONS, Section, SummaryUpda
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.summaries import SummaryKey, live_summaries, thread_summaries
 from backstory.ledger.extraction.models.recorded import RecordedReply
-from backstory.ledger.learning.next_summary import SummaryLimits, next_group
+from backstory.ledger.learning.summarizer import SummaryLimits, next_group
 from backstory.ledger.threads.coverage import Coverage
 from backstory.ledger.threads.transcript import Thread
 from backstory.projections.document.document import render

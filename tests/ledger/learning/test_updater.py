@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, Step, exchange, open_home, reply
+from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, Step, exchange, open_home, reply, updater_on
 
 from backstory.ledger.core.commands import AddFact, Clear, Command, Revert
 from backstory.ledger.core.commit import Cause, Commit
@@ -30,7 +30,7 @@ from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.erasure.requests import ForgetMatching
 from backstory.ledger.extraction.models.model import Answer, Prompt, Usage
 from backstory.ledger.extraction.models.recorded import RecordedReply
-from backstory.ledger.learning.updater import Job, Outcome, Updater
+from backstory.ledger.learning.updater import Job, Outcome
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import keep, read_message
@@ -47,7 +47,7 @@ class Desk:
         self.clock = FakeClock()
         self.home = home
         self.writer = Writer(JsonlStore(home), Scope("ada"), clock=self.clock, salts=CountingSalts())
-        self.updater = Updater(clock=self.clock, **{"min_gap": 0, **settings})  # type: ignore[arg-type]
+        self.updater = updater_on(self.clock, **settings)  # type: ignore[arg-type]
         self.say(turns // 2)
         self.job = Job("t", TurnRange(1, turns))
 
@@ -708,7 +708,7 @@ def test_a_parked_portion_is_tried_again_alone(long):
 
 def test_parked_turns_that_are_too_long_for_one_prompt_are_tried_again_in_portions(long):
     long.run(*[BUSY] * 9, job=Job("t", TurnRange(1, 6)))
-    long.updater = Updater(clock=long.clock, min_gap=0, prompt_max_tokens=3_200)
+    long.updater = updater_on(long.clock, prompt_max_tokens=3_200)
     outcomes = long.run_all(reply("a"), "half {", reply("c"), job=Job("t", PARTS[0], attempts=5))
     assert within_bound(long.model.prompts, 3_200)
     assert [outcome.failed for outcome in outcomes] == [False, True, False]
@@ -782,7 +782,7 @@ def test_after_a_clear_between_portions_nobody_is_asked_about_the_rest(long):
 def test_what_another_process_learned_from_meanwhile_is_not_asked_about_again(long):
     def elsewhere(prompt: Prompt) -> str:
         other = Writer(JsonlStore(long.home), Scope("ada"), clock=long.clock)
-        Updater(clock=long.clock, min_gap=0).run(other, Job("t", PARTS[1]), ScriptedModel(reply("fact 1")))
+        updater_on(long.clock).run(other, Job("t", PARTS[1]), ScriptedModel(reply("fact 1")))
         return reply("fact 0")
 
     assert len(long.run_all(elsewhere, reply("fact 2"))) == 1

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, Step, exchange, open_home, reply
+from fakes import PATIENCE, CountingSalts, FakeClock, Gate, ScriptedModel, Step, exchange, open_home, reply, updater_on
 
 from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.concurrency.forks import ForkLock, register
@@ -25,7 +25,6 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.disk.locks import FileLocks
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.learning.producer import Producer, _Waiting
-from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.pipeline import PendingCommit
 from backstory.ledger.log.writer import Writer
@@ -239,8 +238,8 @@ class Shop:
         self.writer = writer_on(home)
         self.asked = threading.Event()
         self.model = ScriptedModel(*script, self._answer, repeat=True)
-        self.updater = Updater(clock=self.clock, min_gap=min_gap)
-        self.producer = Producer(self.updater, self.model, timing=Timing(30, 300), clock=self.clock, workers=workers)
+        self.updater = updater_on(self.clock, min_gap=min_gap)
+        self.producer = Producer(self.updater, self.model, timing=Timing(30, 300), workers=workers)
         register(self.updater.model_caller)
         register(self.producer)
         if start:

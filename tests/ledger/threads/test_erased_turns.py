@@ -8,7 +8,7 @@ from streams import recorded
 
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.events import TurnRange, TurnRestored, TurnSuperseded
-from backstory.ledger.threads.delivery.turn_match import matches
+from backstory.ledger.threads.delivery.turn_match import Said, matches
 from backstory.ledger.threads.turn_columns import Trace
 
 
@@ -43,7 +43,7 @@ def test_a_turn_that_was_taken_back_is_recorded_again_only_if_it_is_said_to_be_n
 
 @pytest.mark.parametrize(("text", "is_it"), [("I row.", True), ("I swim.", False)])
 def test_without_ids_an_erased_turn_without_a_digest_is_matched_by_its_length(text, is_it):
-    assert matches(Trace(1, "t1", len("I run.")), ("user", text), None) is is_it
+    assert matches(Trace(1, "t1", len("I run.")), Said("user", text), None) is is_it
 
 
 @pytest.mark.parametrize(("role", "new"), [("assistant", 1), ("user", 2)])

@@ -10,7 +10,7 @@ from heapq import merge
 from pathlib import Path
 
 import pytest
-from fakes import CountingSalts, FakeClock, ScriptedModel, exchange, open_home, reply
+from fakes import CountingSalts, FakeClock, ScriptedModel, exchange, open_home, reply, updater_on
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -26,7 +26,6 @@ from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.engines.port import Record
 from backstory.ledger.extraction.models.model import Prompt
 from backstory.ledger.learning.producer import Producer
-from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.folded.snapshot import RecordedLines, SnapshotOrigin, ThreadSnapshot
 from backstory.ledger.log.folded.state import FoldedState
 from backstory.ledger.log.writer import Writer
@@ -167,7 +166,7 @@ def told(thread: Thread | None, coverage: Coverage, now: FakeClock) -> dict[str,
         "traces": lambda: dict(thread.traces),
         "standing": thread.standing,
         "some": lambda: thread.standing(2, count - 1),
-        "back": lambda: list(thread.walk_back()),
+        "back": lambda: list(thread.walk(back=True)),
         "turns": lambda: list(thread.turns),
         "slice": lambda: thread.turns[-3:],
         "seqs": lambda: list(thread.seqs),
@@ -274,7 +273,7 @@ def writer_of(home: Path, store: JsonlStore | None = None, clock: FakeClock | No
 
 
 def producer_of(clock: FakeClock) -> Producer:
-    return Producer(Updater(clock=clock), ScriptedModel(), clock=clock, workers=0)
+    return Producer(updater_on(clock), ScriptedModel(), workers=0)
 
 
 def said(*words: str) -> list[Kept]:
@@ -346,8 +345,8 @@ def test_where_the_old_part_is_erased_only_the_end_is_read(tmp_path):
     view = FoldedState(store, ADA, index_of(tmp_path, store))
     refresh(view)
     thread = view.transcript.threads["t"]
-    assert next(thread.walk_back()).content == "tea it is."
-    assert [thread.traces.get(n) is None for n in (2002, 2001, 2000)] == [True, True, False]
+    assert next(thread.walk(back=True)).content == "tea it is."
+    assert [isinstance(thread.remembered(n), Trace) for n in (2002, 2001, 2000)] == [False, False, True]
     assert [(run.first, run.last) for run in view.coverage.pending(thread)] == [(2001, 2002)]
     assert store.lines <= 80
     assert len(thread.traces) == 2000
@@ -507,7 +506,7 @@ def test_what_is_pending_behind_thousands_of_ranges_is_told_at_once(looked, monk
     assert streams.pending() == [(6002, 6003)]
     due = due_of(streams.thread(), streams.coverage.pending(streams.thread()), Timing())
     assert due is not None
-    assert due.for_answer
+    assert due.waits_for == "answer"
     assert looked[0] < 20
     assert len(begun) == 1
 

@@ -77,6 +77,15 @@ def test_lines_and_texts(tmp_path: Path) -> None:
     assert everything(write(tmp_path, "\ufeffA\r\n\r\n B\n", "f.txt")) == [{"content": "A"}, {"content": "B"}]
 
 
+def test_every_name_of_a_key_that_a_document_may_use_is_read_and_no_other(tmp_path: Path) -> None:
+    fact = {"content": "Likes tea", "confirmations": 2, "confirmedAt": "2026-02-01", "confirmed_at": "2026-03-01"}
+    tally = Tally()
+    (found,) = everything(write(tmp_path, [fact]), tally)
+    del fact["confirmed_at"]
+    assert found == fact
+    assert list(tally.unread) == ["confirmed_at"]
+
+
 def test_a_line_that_includes_a_file_is_no_fact(tmp_path: Path) -> None:
     tally = Tally()
     path = write(

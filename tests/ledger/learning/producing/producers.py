@@ -8,14 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from fakes import CountingSalts, FakeClock, ScriptedModel, Step, exchange, reply
+from fakes import CountingSalts, FakeClock, ScriptedModel, Step, exchange, reply, updater_on
 
 from backstory.home import Backstory
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.jsonl.store import JsonlStore
-from backstory.ledger.extraction.signals import Signals
 from backstory.ledger.learning.producer import Producer
-from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import keep, read_message
 from backstory.ledger.threads.due import Timing
@@ -62,16 +60,13 @@ class Shop:
         *script: Step,
         clock: FakeClock | None = None,
         workers: int = 2,
-        signals: Signals | None = None,
     ) -> None:
         self.clock = clock or FakeClock()
         self.store = Moody(home)
         self.writer = Writer(self.store, Scope("ada"), clock=self.clock, salts=CountingSalts())
         self.model = ScriptedModel(*(script or (reply(),)), repeat=True)
-        self.updater = Updater(clock=self.clock, min_gap=0, max_attempts=2)
-        self.producer = Producer(
-            self.updater, self.model, timing=Timing(30, 300), clock=self.clock, workers=workers, signals=signals
-        )
+        self.updater = updater_on(self.clock, max_attempts=2)
+        self.producer = Producer(self.updater, self.model, timing=Timing(30, 300), workers=workers)
         self.producer.watch(self.writer)
 
     def say(

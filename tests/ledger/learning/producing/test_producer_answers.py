@@ -6,14 +6,13 @@ import threading
 from datetime import timedelta
 
 import pytest
-from fakes import PATIENCE, FakeClock, Gate, exchange, reply
+from fakes import PATIENCE, FakeClock, Gate, exchange, reply, updater_on
 from hypothesis import given
 from hypothesis import strategies as st
 from producers import ACK, Shop
 
 from backstory.ledger.core.errors import ModelRejectedError, StoreError
 from backstory.ledger.learning.producer import Producer
-from backstory.ledger.learning.updater import Updater
 from backstory.ledger.log.commits import read_commits
 from backstory.ledger.threads.due import Timing, due_of, ready_runs
 
@@ -94,7 +93,7 @@ def test_words_that_have_waited_long_enough_go_along_with_what_is_due(shop):
 
 def test_without_a_wait_words_are_due_after_the_debounce(shop):
     timing = Timing(30, 300, 0)
-    shop.producer = Producer(shop.updater, shop.model, timing=timing, clock=shop.clock)
+    shop.producer = Producer(shop.updater, shop.model, timing=timing)
     shop.say(messages=[WORDS])
     assert shop.after(29) == 0
     assert shop.after(1) == 1
@@ -232,8 +231,8 @@ def test_a_flush_of_a_closed_producer_says_so(shop):
 
 
 def test_the_end_of_a_long_conversation_is_learned_from_when_it_is_asked_for(shop):
-    shop.updater = Updater(clock=shop.clock, min_gap=0, prompt_max_tokens=4_000)
-    shop.producer = Producer(shop.updater, shop.model, timing=Timing(30, 300), clock=shop.clock)
+    shop.updater = updater_on(shop.clock, prompt_max_tokens=4_000)
+    shop.producer = Producer(shop.updater, shop.model, timing=Timing(30, 300))
     words = [{"role": "user", "content": f"I like tea number {n}. " + "Really so. " * 300} for n in range(20)]
     shop.say(messages=words)
     assert shop.producer.flush(0)
@@ -250,7 +249,7 @@ def test_whatever_is_said_something_can_be_learned_when_it_is_due_and_no_user_is
 ):
     clock = FakeClock()
     shop = Shop(tmp_path_factory.mktemp("shop"), clock=clock)
-    shop.producer = Producer(shop.updater, shop.model, timing=timing, clock=clock)
+    shop.producer = Producer(shop.updater, shop.model, timing=timing)
     for role, content, gap in said:
         shop.say(messages=[{"role": role, "content": content}])
         clock.advance(gap)

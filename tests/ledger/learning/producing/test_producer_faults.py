@@ -98,7 +98,7 @@ def test_an_hour_without_a_model_loses_no_conversation_and_learns_from_each_once
         return reply(f"Knows {prompt.user.partition('thread=')[2][:4]}")
 
     shop.model = ScriptedModel(think, repeat=True)
-    shop.producer = Producer(shop.updater, shop.model, timing=Timing(30, 300), clock=shop.clock)
+    shop.producer = Producer(shop.updater, shop.model, timing=Timing(30, 300))
     threads = [f"t{number}" for number in range(6)]
     for thread in threads:
         shop.say(thread)

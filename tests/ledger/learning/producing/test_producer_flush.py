@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from fakes import PATIENCE, exchange, reply
+from fakes import PATIENCE, exchange, reply, updater_on
 from producers import ACK, Shop
 
 from backstory.ledger.core.errors import (
@@ -12,14 +12,13 @@ from backstory.ledger.core.errors import (
     StoreError,
 )
 from backstory.ledger.learning.producer import Producer
-from backstory.ledger.learning.updater import Updater
 from backstory.ledger.threads.due import Timing
 
 
 def test_a_process_that_ends_spends_no_time_on_gaps_between_calls(tmp_path):
     shop = Shop(tmp_path, reply())
-    shop.updater = Updater(clock=shop.clock, min_gap=30)
-    shop.producer = Producer(shop.updater, shop.model, timing=Timing(30, 300), clock=shop.clock)
+    shop.updater = updater_on(shop.clock, min_gap=30)
+    shop.producer = Producer(shop.updater, shop.model, timing=Timing(30, 300))
     for thread in ("a", "b", "c"):
         shop.say(thread)
     begun = shop.clock.now()
@@ -34,8 +33,8 @@ def test_a_process_that_ends_spends_no_time_on_gaps_between_calls(tmp_path):
 
 def test_closing_spends_no_time_on_gaps_either(tmp_path):
     shop = Shop(tmp_path, reply())
-    shop.updater = Updater(clock=shop.clock, min_gap=30)
-    shop.producer = Producer(shop.updater, shop.model, timing=Timing(30, 300), clock=shop.clock)
+    shop.updater = updater_on(shop.clock, min_gap=30)
+    shop.producer = Producer(shop.updater, shop.model, timing=Timing(30, 300))
     for thread in ("a", "b", "c"):
         shop.say(thread)
     begun = shop.clock.now()

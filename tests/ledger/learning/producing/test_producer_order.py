@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 from fakes import PATIENCE, Gate, reply
 from producers import Shop, told
@@ -11,9 +10,8 @@ from producers import Shop, told
 from backstory.ledger.core.errors import (
     CorruptLogError,
 )
-from backstory.ledger.core.events import Turn
 from backstory.ledger.extraction.models.model import Prompt
-from backstory.ledger.extraction.signals import Signals, load_signals
+from backstory.ledger.learning.thread_learner import ThreadLearner
 
 
 def test_corrections_go_first_then_other_signals_then_the_rest(shop):
@@ -100,31 +98,22 @@ def test_a_correction_waits_over_a_restart_and_goes_first(tmp_path):
     assert second.asked() == ["wrong", "plain"]
 
 
-class Watched(Signals):
-    """The packaged signals, and how often they were looked for."""
-
-    def __init__(self) -> None:
-        super().__init__(load_signals()._rules)
-        self.looks = 0
-
-    def seen_in(self, turns: Sequence[Turn]) -> tuple[str, ...]:
-        self.looks += 1
-        return super().seen_in(turns)
-
-
-def test_signals_cost_nothing_until_several_threads_are_due(tmp_path):
-    signals = Watched()
-    shop = Shop(tmp_path, signals=signals)
+def test_signals_cost_nothing_until_several_threads_are_due(shop, monkeypatch):
+    looks = []
+    judged = ThreadLearner.urgency
+    monkeypatch.setattr(
+        ThreadLearner, "urgency", lambda self, writer, name: looks.append(name) or judged(self, writer, name)
+    )
     for thread in ("a", "b", "c"):
         shop.say(thread)
         shop.say(thread)
         shop.clock.advance(10)
     assert [shop.after(seconds) for seconds in (0, 10, 10)] == [1, 1, 1]
-    assert signals.looks == 0
+    assert looks == []
     for thread in ("a", "b", "c"):
         shop.say(thread)
     assert shop.after(30) == 3
-    assert signals.looks == 3
+    assert sorted(looks) == ["a", "b", "c"]
 
 
 def test_a_thread_that_cannot_be_looked_at_stops_no_other(shop, monkeypatch, caplog):

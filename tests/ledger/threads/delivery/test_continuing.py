@@ -10,7 +10,8 @@ import pytest
 from one_thread import Conversation, says
 from test_resent import after, said
 
-from backstory.ledger.threads.delivery.continuing import begin_of_question, continued, holds
+from backstory.ledger.threads.delivery.continuing import continued, holds
+from backstory.ledger.threads.delivery.told import begin_of_question
 from backstory.ledger.threads.transcript import Thread
 
 

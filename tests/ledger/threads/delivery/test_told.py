@@ -9,7 +9,7 @@ from one_thread import AT, Conversation, chat, says
 
 from backstory.ledger.messages import Kept
 from backstory.ledger.threads.delivery.continuing import continued
-from backstory.ledger.threads.delivery.told import HINT, Told, begin_of_exchange, place_of, unseen
+from backstory.ledger.threads.delivery.told import HINT, TellingOf, Told, begin_of_exchange, unseen
 from backstory.ledger.threads.delivery.turn_match import may_be_same
 
 TALK = (
@@ -87,7 +87,7 @@ def test_a_conversation_is_found_by_the_words_of_the_user_however_it_is_rewritte
     ],
 )
 def test_words_that_contradict_or_say_nothing_join_no_thread(told):
-    assert place_of(heard(*TALK).thread, told, now=AT) is None
+    assert TellingOf(told).place_in(heard(*TALK).thread, now=AT) is None
 
 
 def test_a_history_that_was_never_heard_is_not_recorded():
@@ -112,7 +112,7 @@ def test_a_history_is_adopted_once():
 def test_an_exchange_that_passed_the_proxy_by_stays_out():
     conversation = heard(*TALK[:2])
     told = chat(*TALK[:4], NEXT)
-    assert unseen(told, place_of(conversation.thread, told)) == 2
+    assert unseen(told, TellingOf(told).place_in(conversation.thread)) == 2
     hears(conversation, told, "At nine.")
     hears(conversation, [*told, says("At nine.", role="assistant"), says("And then?")], "No idea.")
     assert conversation.everything == [*TALK[:2], NEXT, "At nine.", "And then?", "No idea."]
@@ -176,7 +176,7 @@ def again(first: str, now: str, mine: str | None = None, known: str | None = Non
 
     conversation = Conversation()
     hears(conversation, asks(known), "So it is.")
-    place = place_of(conversation.thread, asks(mine), now=now)
+    place = TellingOf(asks(mine)).place_in(conversation.thread, now=now)
     return place is not None
 
 
@@ -198,7 +198,7 @@ def test_a_first_question_asked_again_is_the_same_one_only_where_that_is_proven(
 
 
 def test_a_first_question_of_a_thread_that_went_on_begins_another():
-    assert place_of(heard(*TALK).thread, chat(TALK[0]), now=AT) is None
+    assert TellingOf(chat(TALK[0])).place_in(heard(*TALK).thread, now=AT) is None
 
 
 def test_a_hint_decides_between_threads_that_are_alike_and_joins_none_that_contradict():
