@@ -121,7 +121,7 @@ class RetryQueue:
     # Deliveries.
 
     def put(self, key: ConversationKey, entry: OutboxEntry, *, first: bool = False) -> list[OutboxEntry]:
-        """Add a packed entry as the last or the `first`; return the oldest entries, dropped to make room."""
+        """Add an entry as the last or the `first`; return the oldest entries, dropped to make room."""
         queue = self._queues.setdefault(key, _Line())
         last = queue.entries[-1] if queue.entries and not first else None
         if last is not None and entry.goes_on_from(last):
@@ -335,8 +335,7 @@ class Outbox(Jobs[ConversationKey]):
 
     def _put(self, key: ConversationKey, entry: OutboxEntry, *, first: bool = False) -> None:
         """Queue a delivery and wake the background thread; drop the oldest ones over the limits."""
-        entry.pack()
-        if entry.is_empty:
+        if not entry.kept:
             return
         with self._changed:
             gone = self._lines.put(key, entry, first=first)
