@@ -13,7 +13,7 @@ from backstory.config.host_file import DEERFLOW, host_file_of, write_host_file
 from backstory.config.model_factory import as_model
 from backstory.deerflow.agent_markers import AgentMarkers
 from backstory.deerflow.config import Configured
-from backstory.deerflow.home_import import agents_in, import_if_due
+from backstory.deerflow.home_import import agents_in, import_once
 from backstory.deerflow.memory import HostedMemory, PlainDocument
 from backstory.deerflow.model_port import choose_model, describe_model
 from backstory.deerflow.observers import CallObserver, Hooks, RunTraces
@@ -123,13 +123,8 @@ class Hosting:
 
     def _import(self, scope: Scope) -> None:
         """Import DeerFlow's own files; the user's memory first, since an agent shows its summaries."""
-        source = self._deerflow
-        if source is None:
-            return
-        for one in (Scope(scope.user), scope)[scope.agent is None :]:
-            self._fail_safe.guarded(
-                one, "import", functools.partial(import_if_due, self.home, source, one), otherwise=False
-            )
+        if self._deerflow is not None:
+            import_once(self._fail_safe, self.home, self._deerflow, scope)
 
     def _settle(self, scope: Scope) -> bool:
         return self._markers.settle(scope, lambda: HostedMemory.of(self.home.memory_of(scope).by(_DELETED)).clear())
