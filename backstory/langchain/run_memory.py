@@ -20,9 +20,9 @@ import orjson
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from pydantic import BaseModel
 
-from backstory import checks
 from backstory.home import Backstory
 from backstory.integrations.closing import Closing
+from backstory.integrations.host_memory import HostMemory
 from backstory.integrations.identity import Identity, check_scope, present_config
 from backstory.langchain.conversations import UNKNOWN_USER, Conversations, SpokenMessages
 from backstory.langchain.run import Run, RunState, RunUpdate, from_tool, is_kept, is_node, part_of
@@ -31,7 +31,6 @@ from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.scope import MemoryScope, Scope
 from backstory.ledger.text.tags import read_tags
 from backstory.operations.recording import consider_warned
-from backstory.outbox.fail_safe import FailSafeMemory
 
 if TYPE_CHECKING:
     from backstory.config.model_factory import ModelLike
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 class RunRecorder:
     """Records the conversations of an agent's runs. Safe for threads."""
 
-    def __init__(self, backstory: Backstory, fail_safe: FailSafeMemory, tags: Sequence[str] = ()) -> None:
+    def __init__(self, backstory: Backstory, fail_safe: HostMemory, tags: Sequence[str] = ()) -> None:
         self._backstory = backstory
         self._fail_safe = fail_safe
         self._tags = tags
@@ -245,11 +244,8 @@ class RunMemory:
         check_scope(scope, strict=False)
         if mode not in (None, "middleware", "tool"):
             raise UsageError(f"mode must be middleware or tool, got {mode!r}")
-        if max_tokens is not None:
-            checks.whole("max_tokens", max_tokens, 1, "a whole number of tokens")
         self._owner = owner
         self._identity = Identity(scope, user_id, agent_name)
-        self._max_tokens = max_tokens
         self._tags = read_tags(tags or ())
         self._closing = None
         if isinstance(home, Backstory):
@@ -267,12 +263,10 @@ class RunMemory:
         check_scope(scope, strict=stated.strict_user_scope)
         self.by_tools = (mode or stated.mode) == "tool"
         self._records = record and not self.by_tools
-        self.fail_safe = FailSafeMemory(self.backstory)
+        self.fail_safe = HostMemory(self.backstory, max_tokens)
         self._recorder = RunRecorder(self.backstory, self.fail_safe, self._tags)
         self._given: Recent[tuple[Scope, str], dict[str, object]] = Recent(_RUNS)
         """What the answers of the runs under way are given, as their turns note it."""
-        # The first block needs it; by then it may be there.
-        self.backstory.warm(timeout=0)
         if self._records and stated.enabled and self.backstory.model is None:
             _log.warning(
                 "conversations are recorded in %s, but no facts are extracted, since no model is configured: set "
@@ -333,16 +327,8 @@ class RunMemory:
 
         It is None where memory cannot be read.
         """
-        # Other messages do not show the topic, and may be unreadable.
-        spoken = [message for message in messages if isinstance(message, HumanMessage | AIMessage)]
-
-        def block() -> Context | None:
-            memory = self.backstory.memory_of(run.scope)
-            return memory.context(
-                spoken, self._max_tokens, thread=run.thread or None, facts=not self.by_tools, tags=self._tags
-            )
-
-        made = self.fail_safe.guarded(run.scope, "inject", block, None)
+        spoken = (message for message in messages if isinstance(message, HumanMessage | AIMessage))
+        made = self.fail_safe.block(run.scope, spoken, run.thread or None, facts=not self.by_tools, tags=self._tags)
         self._given.put((run.scope, run.thread), {} if made is None else made.note())
         return made
 
