@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 from backstory.config.host_file import HostModel
-from backstory.config.model_factory import as_model, status_of
+from backstory.config.model_factory import as_model, name_of_chat_model, status_of, usage_of
 from backstory.config.provider_model import ForeignModel, make_chat_model
 from backstory.config.settings import DEFAULT_MODEL
 from backstory.deerflow.config import Configured
 from backstory.deerflow.observers import CallObserver, Hooks, RunTraces
 from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
-from backstory.ledger.extraction.models.model import Answer, Model, Prompt, Usage, token_count
+from backstory.ledger.extraction.models.model import Answer, Model, Prompt, Usage
 from backstory.ledger.learning.observing import CallStarted
 
 _log = logging.getLogger(__name__)
@@ -58,11 +58,7 @@ class ChatModelPort:
     @property
     def name(self) -> str:
         """The name of the model, else of its class."""
-        for key in ("model_name", "model"):
-            named = getattr(self._model, key, None)
-            if isinstance(named, str) and named:
-                return named
-        return type(self._model).__name__
+        return name_of_chat_model(self._model)
 
     def invoke(self, messages: list[object], config: dict[str, object]) -> object:
         """Call the model once.
@@ -233,14 +229,7 @@ def _read(response: object, asked: str) -> Answer:
         raise ModelUnavailableError(f"{asked} gave an empty answer; try again later.")
     metadata = getattr(response, "response_metadata", None)
     said = metadata.get("model_name") if isinstance(metadata, Mapping) else None
-    return Answer(str(text), said if isinstance(said, str) and said else asked, _bill(response))
-
-
-def _bill(response: object) -> Usage | None:
-    usage = getattr(response, "usage_metadata", None)
-    if not isinstance(usage, Mapping):
-        return None
-    return Usage(token_count(usage.get("input_tokens")), token_count(usage.get("output_tokens")))
+    return Answer(str(text), said if isinstance(said, str) and said else asked, usage_of(response))
 
 
 def _as_message(answer: Answer) -> object:

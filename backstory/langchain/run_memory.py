@@ -34,7 +34,6 @@ from backstory.operations.recording import consider_warned
 
 if TYPE_CHECKING:
     from backstory.config.model_factory import ModelLike
-    from backstory.integrations.identity import RunIdentity
     from backstory.projections.context import Context
 
 
@@ -47,11 +46,11 @@ class RunRecorder:
         self._tags = tags
         self._conversations = Conversations()
 
-    def begin(self, who: RunIdentity, state: RunState, before: Run | None, config: Mapping[str, object]) -> Run:
+    def begin(self, named: Run, state: RunState, before: Run | None, config: Mapping[str, object]) -> Run:
         """Record the conversation at the begin of a run.
 
         Args:
-            who: The scope and the thread of the run.
+            named: The run, with its scope and its thread; the thread is empty if the run has none.
             state: The state of the agent.
             before: The earlier run that the state keeps.
             config: The config of the run.
@@ -60,10 +59,8 @@ class RunRecorder:
             The run, to be kept in the state.
         """
         conversation = SpokenMessages(state.get("messages", []))
-        scope, user = who.scope, _owner_digest(who.scope.user)
-        if from_tool(config):
-            return Run(who.thread or "", scope.user, scope.agent, records=False)
-        thread = who.thread or self._thread_of(scope, conversation)
+        scope, user = named.scope, _owner_digest(named.user)
+        thread = named.thread or self._thread_of(scope, conversation)
         kept = is_kept(config)
         known = {} if before is None else before.by_id()
         # A node of a larger graph does not get the state of the run before. And in an unkept thread with several
@@ -82,8 +79,8 @@ class RunRecorder:
             history = []
         run = Run(
             thread,
-            scope.user,
-            scope.agent,
+            named.user,
+            named.agent,
             owners=_by_user(conversation, owners),
             asked={conversation.said[n].id or "": ids[n] for n in mine if n >= conversation.asked},
             said=len(conversation.said),
@@ -116,8 +113,6 @@ class RunRecorder:
 
         The last answer notes in its metadata what it was `given` to read.
         """
-        if not run.records:
-            return run
         messages = state.get("messages", [])
         conversation = SpokenMessages(messages)
         user, known = _owner_digest(run.user), run.by_id()
@@ -291,21 +286,20 @@ class RunMemory:
         """
         config = present_config()
         run = self._unrecorded(context, config)
-        if self._records:
+        if self._records and not from_tool(config):
             try:
-                who = self._identity.of(context, part_of(config, "configurable"))
-                run = self._recorder.begin(who, state, Run.within(state, self._owner), config)
+                run = self._recorder.begin(run, state, Run.within(state, self._owner), config)
             except Exception as error:  # noqa: BLE001 a fault of memory must not break an answer
                 self.backstory.faults.note(run.scope, "record", error)
         return run
 
-    def end(self, state: RunState) -> Run | None:
-        """Record the messages that the run added; None if nothing has changed."""
+    def end(self, state: RunState) -> RunUpdate | None:
+        """Record the messages that the run added; return the state update, None if nothing has changed."""
         run = Run.within(state, self._owner)
         if run is None or not run.records:
             return None
         try:
-            return self._recorder.end(run, state, self._given.pop((run.scope, run.thread), {}))
+            return self.put(self._recorder.end(run, state, self._given.pop((run.scope, run.thread), {})), state)
         except Exception as error:  # noqa: BLE001 a fault of memory must not break an answer
             self.backstory.faults.note(run.scope, "record", error)
             return None
@@ -336,10 +330,6 @@ class RunMemory:
         who = self._identity.of(context, part_of(config, "configurable"))
         return Run(who.thread or "", who.scope.user, who.scope.agent, records=False)
 
-    def flush(self, timeout: float) -> bool:
-        """Retry queued deliveries; return whether none is left within `timeout` seconds."""
-        return self.fail_safe.flush(timeout)
-
     def close(self) -> None:
         """Retry queued deliveries, and close the home if it was opened here. A second call does nothing."""
         if self._closing is not None:
@@ -360,7 +350,7 @@ class HasRunMemory:
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Retry queued deliveries; return whether none is left within `timeout` seconds."""
-        return self._memory.flush(timeout)
+        return self._memory.fail_safe.flush(timeout)
 
     def close(self) -> None:
         """Retry queued deliveries, and close the home if it was opened here. A second call does nothing."""
