@@ -16,7 +16,7 @@ from backstory.deerflow.config import Configured
 from backstory.deerflow.home_import import agents_in, import_once
 from backstory.deerflow.memory import HostedMemory, PlainDocument
 from backstory.deerflow.model_port import choose_model, describe_model
-from backstory.deerflow.observers import CallObserver, Hooks, RunTraces
+from backstory.deerflow.observers import CallObserver, Hooks, RunTraces, hook_guarded
 from backstory.home import Backstory
 from backstory.integrations.identity import present_config
 from backstory.ledger.concurrency.forks import ForkLock, start_thread
@@ -283,11 +283,10 @@ def _thread_of(run: Mapping[str, object]) -> str | None:
 
 def _guarded(keep_hidden: KeepHidden) -> KeepHidden:
     def kept(additional: Mapping[str, object]) -> bool:
-        try:
-            return bool(keep_hidden(additional))
-        except Exception:  # noqa: BLE001 an error of a host's hook must not affect memory
-            _log.exception("the host's should_keep_hidden_message failed; the message stays hidden")
-            return False
+        keeps = False
+        with hook_guarded("should_keep_hidden_message", "the message stays hidden"):
+            keeps = bool(keep_hidden(additional))
+        return keeps
 
     return kept
 

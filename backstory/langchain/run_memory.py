@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 class RunRecorder:
     """Records the conversations of an agent's runs. Safe for threads."""
 
-    def __init__(self, backstory: Backstory, fail_safe: HostMemory, tags: Sequence[str] = ()) -> None:
-        self._backstory = backstory
+    def __init__(self, fail_safe: HostMemory, tags: Sequence[str]) -> None:
         self._fail_safe = fail_safe
         self._tags = tags
         self._conversations = Conversations()
@@ -99,7 +98,7 @@ class RunRecorder:
         """Return the thread of a run without one: of the conversation that it continues, or a new one."""
 
         def recorded() -> Sequence[str]:
-            return self._backstory.memory_of(scope).find_threads(conversation.said)
+            return self._fail_safe.home.memory_of(scope).find_threads(conversation.said)
 
         known = self._conversations.name(scope, conversation)
         if known is None and conversation.asked:
@@ -259,7 +258,7 @@ class RunMemory:
         self.by_tools = (mode or stated.mode) == "tool"
         self._records = record and not self.by_tools
         self.fail_safe = HostMemory(self.backstory, max_tokens)
-        self._recorder = RunRecorder(self.backstory, self.fail_safe, self._tags)
+        self._recorder = RunRecorder(self.fail_safe, self._tags)
         self._given: Recent[tuple[Scope, str], dict[str, object]] = Recent(_RUNS)
         """What the answers of the runs under way are given, as their turns note it."""
         if self._records and stated.enabled and self.backstory.model is None:
