@@ -286,7 +286,7 @@ def _guarded(keep_hidden: KeepHidden) -> KeepHidden:
         keeps = False
         with hook_guarded("should_keep_hidden_message", "the message stays hidden"):
             keeps = bool(keep_hidden(additional))
-        return keeps
+        return keeps  # noqa: RET504 the block goes on after an error
 
     return kept
 
