@@ -7,6 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import Field
 
+from backstory.integrations.tool_arguments import EXPIRES, FROM, SURE, TAGS, UNTIL
 from backstory.ledger.core.policy import CATEGORIES
 from backstory.mcp.answering import current
 from backstory.mcp.budget import ToolReply, cut, quoted
@@ -18,11 +19,6 @@ from backstory.results import FactChange
 CategoryName: TypeAlias = Annotated[str, Field(min_length=1, max_length=100)]
 _KIND = f"What kind of fact it is: {', '.join(CATEGORIES)}, or a name of your own."
 Confidence: TypeAlias = Annotated[float, Field(ge=0, le=1)]
-_SURE = "How sure it is, from 0 to 1: high where the user said so, lower where you conclude it."
-_FROM = "Since when it is true, where that is known: 2026, 2026-03, 2026-03-05 or a moment."
-_UNTIL = "Until when it is true, to the end of that year, month or day."
-_EXPIRES = "Until when it is worth remembering, to the end of that year, month or day."
-_TAGS = "Names to find it by, such as a project; in an update all that it has from now on."
 ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
 CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 
@@ -30,12 +26,12 @@ CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempoten
 async def memory_add(
     content: Annotated[str, Field(description="The fact: one full sentence that is understood by itself.")],
     category: Annotated[CategoryName, Field(description=_KIND)] = "context",
-    confidence: Annotated[Confidence, Field(description=_SURE)] = 0.7,
+    confidence: Annotated[Confidence, Field(description=SURE)] = 0.7,
     *,
-    valid_from: Annotated[str | None, Field(description=_FROM)] = None,
-    valid_until: Annotated[str | None, Field(description=_UNTIL)] = None,
-    expires_at: Annotated[str | None, Field(description=_EXPIRES)] = None,
-    tags: Annotated[list[str] | None, Field(description=_TAGS)] = None,
+    valid_from: Annotated[str | None, Field(description=FROM)] = None,
+    valid_until: Annotated[str | None, Field(description=UNTIL)] = None,
+    expires_at: Annotated[str | None, Field(description=EXPIRES)] = None,
+    tags: Annotated[list[str] | None, Field(description=TAGS)] = None,
 ) -> Annotated[CallToolResult, FactResult]:
     """Remember a new fact about the user, for this conversation and all later ones.
 
@@ -52,12 +48,12 @@ async def memory_update(
     fact_id: FactId,
     content: Annotated[str | None, Field(description="The new text.")] = None,
     category: Annotated[CategoryName | None, Field(description="The new category.")] = None,
-    confidence: Annotated[Confidence | None, Field(description=_SURE)] = None,
+    confidence: Annotated[Confidence | None, Field(description=SURE)] = None,
     *,
-    valid_from: Annotated[str | None, Field(description=_FROM)] = None,
-    valid_until: Annotated[str | None, Field(description=_UNTIL)] = None,
-    expires_at: Annotated[str | None, Field(description=_EXPIRES)] = None,
-    tags: Annotated[list[str] | None, Field(description=_TAGS)] = None,
+    valid_from: Annotated[str | None, Field(description=FROM)] = None,
+    valid_until: Annotated[str | None, Field(description=UNTIL)] = None,
+    expires_at: Annotated[str | None, Field(description=EXPIRES)] = None,
+    tags: Annotated[list[str] | None, Field(description=TAGS)] = None,
 ) -> Annotated[CallToolResult, FactResult]:
     """Change a fact that is outdated, wrong or too vague; what is left out stays as it is.
 
@@ -72,7 +68,7 @@ async def memory_update(
 async def memory_delete(
     fact_id: FactId,
     ended: Annotated[bool, Field(description="It was not wrong: it was true until now, or until a time.")] = False,
-    valid_until: Annotated[str | None, Field(description=_UNTIL)] = None,
+    valid_until: Annotated[str | None, Field(description=UNTIL)] = None,
 ) -> Annotated[CallToolResult, FactResult]:
     """Remove a fact that is wrong or no longer true, or that the user does not want remembered.
 
