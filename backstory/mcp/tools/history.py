@@ -59,11 +59,8 @@ def history_of(
     before: int | None = None,
 ) -> ToolReply:
     """Return the changes of memory, the newest first, as many as fit."""
-    newest = memory.log(limit=1) if before is not None else ()
     # One more than the limit shows whether there are older ones.
-    newer = max(0, newest[0].seq - before + 1) if before is not None and newest else 0
-    found = memory.log(limit=newer + limit + 1, fact=fact_id, thread=thread, since=since)
-    entries = [entry for entry in found if before is None or entry.seq < before]
+    entries = memory.log(limit=limit + 1, fact=fact_id, thread=thread, since=since, before=before)
     shown = entries[:limit]
 
     def build(items: int, length: int) -> ToolReply:

@@ -53,16 +53,19 @@ class Plan(msgspec.Struct, frozen=True):
     problem: str = ""
 
     @property
-    def conflicts(self) -> tuple[Note, ...]:
+    def conflicts(self) -> list[Note]:
         """What stands against it."""
-        if self.undo is None:
-            return ()
-        return (*self.undo.conflicts, *(self.undo.users.conflicts if self.undo.users else ()))
+        return [note for undo in _parts(self.undo) for note in undo.conflicts]
 
     @property
     def can_be_done(self) -> bool:
         """Whether there is anything to undo, and nothing against it."""
         return bool(self.changes) and not self.conflicts
+
+
+def _parts(undo: UndoResult | None) -> list[UndoResult]:
+    """Return what is undone in the memory, and in the user's beside it."""
+    return [part for part in (undo, undo and undo.users) if part is not None]
 
 
 async def _plan(seq: int | str) -> Plan:
@@ -117,12 +120,11 @@ def _planned(memory: MemoryHandle, named: int | str) -> Plan:
     head = memory.head()
     seq = memory.seq_of(named)
     undo = memory.revert(seq, dry_run=True)
-    events = (*undo.events, *(undo.users.events if undo.users else ()))
     return Plan(
         seq=seq,
         at=head.seq,
         undo=undo,
-        changes=tuple(of_events(events)),
+        changes=tuple(of_events(event for part in _parts(undo) for event in part.events)),
         code=current().codes.code(memory.scope, seq, head, undo),
     )
 
@@ -159,8 +161,7 @@ def _reply(
     commit: int | None = None,
     confirm: str | None = None,
 ) -> ToolReply:
-    undo = planned.undo
-    left_alone = () if undo is None else (*undo.superseded, *(undo.users.superseded if undo.users else ()))
+    left_alone = [note for undo in _parts(planned.undo) for note in undo.superseded]
 
     def build(items: int, length: int) -> ToolReply:
         shown = shortened(planned.changes[:items], length)
