@@ -83,8 +83,7 @@ class _ChatModelPort:
     @property
     def name(self) -> str:
         """The name of the model, else of its class."""
-        named = getattr(self._model, "model_name", None) or getattr(self._model, "model", None)
-        return named if isinstance(named, str) else type(self._model).__name__
+        return name_of_chat_model(self._model)
 
     def ask(self, prompt: Prompt) -> Answer:
         """Answer the prompt, once."""
@@ -93,6 +92,12 @@ class _ChatModelPort:
         except Exception as error:
             raise ModelUnavailableError(f"{self.name} failed: {error}", status=status_of(error)) from error
         return Answer(_text_of(message), self.name, bill_of(message))
+
+
+def name_of_chat_model(model: object) -> str:
+    """Return the name of a LangChain chat model, else of its class."""
+    named = (getattr(model, key, None) for key in ("model_name", "model"))
+    return next((name for name in named if isinstance(name, str) and name), type(model).__name__)
 
 
 def status_of(error: Exception) -> int | None:

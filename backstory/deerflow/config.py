@@ -10,12 +10,8 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
-
 from backstory.config.folders import check_folders
-from backstory.config.loading import base_folder, load_settings
-from backstory.config.provider_model import ForeignModel
-from backstory.config.settings import Settings
+from backstory.config.loading import Loaded, base_folder, load_settings
 from backstory.ledger.core.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -41,26 +37,21 @@ _USUAL: dict[str, object] = {
 _CLOSING_SECONDS = 1.0
 
 
-class Configured(msgspec.Struct, frozen=True):
+class Configured(Loaded):
     """The configuration of a hosted home.
 
     Attributes:
         home: The home folder.
         deerflow: DeerFlow's folder with an older memory to import; None if none is configured.
-        settings: All settings.
-        stated: The settings that differ in origin from the defaults.
-        origin: The origin of each setting: default, file, environment or argument.
-        own_model: Whether a model is configured for memory, so that the host's model is not needed.
-        foreign: A model that LangChain has to create.
     """
 
     home: Path
     deerflow: Path | None
-    settings: Settings
-    stated: Mapping[str, object]
-    origin: Mapping[str, str]
-    own_model: bool
-    foreign: ForeignModel | None = None
+
+    @property
+    def stated(self) -> Mapping[str, object]:
+        """The settings whose origin is not the default."""
+        return {key: getattr(self.settings, key) for key, origin in self.origin.items() if origin != "default"}
 
 
 def read_backend_config(given: Mapping[str, object], mode: str) -> Configured:
@@ -95,9 +86,7 @@ def read_backend_config(given: Mapping[str, object], mode: str) -> Configured:
         home=folder / HOME if placed else folder,
         deerflow=folder if placed else None,
         settings=settings,
-        stated={key: getattr(settings, key) for key, origin in loaded.origin.items() if origin != "default"},
         origin=loaded.origin,
-        own_model=loaded.own_model,
         foreign=loaded.foreign,
     )
 

@@ -14,7 +14,9 @@ from backstory.ledger.core.errors import (
     ConfigError,
     ConflictError,
     CorruptLogError,
+    DuplicateFactError,
     LockTimeoutError,
+    NotFoundError,
     RefusedError,
     UsageError,
     WrongExpectedVersionError,
@@ -22,6 +24,8 @@ from backstory.ledger.core.errors import (
 
 _log = logging.getLogger(__name__)
 
+_DUPLICATE = "Duplicate fact"
+"""The message by which DeerFlow's gateway and tools recognise a duplicate."""
 _GATEWAY = "app.gateway.app"
 """The module of DeerFlow's gateway, which makes the memory manager in its lifespan, before it serves anything."""
 
@@ -34,10 +38,11 @@ class MemoryUnavailableError(MemoryManagerError, OSError):
 
 
 @contextlib.contextmanager
-def translated() -> Iterator[None]:
-    """Translate the errors of a block. KeyError and ValueError pass.
+def translated(fact_id: str | None = None) -> Iterator[None]:
+    """Translate the errors of a block, which may be about a fact. KeyError and ValueError pass.
 
     Raises:
+        KeyError: There is no such fact.
         MemoryCorruptionError: The log is damaged.
         MemoryConflictError: Another process wrote first, or holds the lock; a retry may succeed.
         MemoryUnavailableError: The store cannot be reached.
@@ -53,7 +58,11 @@ def translated() -> Iterator[None]:
         ) from error
     except (ConflictError, WrongExpectedVersionError, LockTimeoutError) as error:
         raise MemoryConflictError(str(error)) from error
+    except DuplicateFactError as error:
+        raise ValueError(_DUPLICATE) from error
     except (UsageError, RefusedError) as error:
+        if fact_id is not None and isinstance(error, NotFoundError):
+            raise KeyError(fact_id) from error
         raise ValueError(str(error)) from error
     except (BackstoryError, OSError) as error:
         raise MemoryUnavailableError(str(error)) from error

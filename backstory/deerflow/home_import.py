@@ -7,6 +7,7 @@ memory of another; files without a user go to the global memory.
 from __future__ import annotations
 
 import errno
+import functools
 import logging
 import weakref
 from collections import Counter
@@ -21,6 +22,7 @@ from backstory.ledger.core.events import Candidate, CandidateRejected, FactAdded
 from backstory.ledger.core.scope import LEDGER, Scope
 from backstory.ledger.importing import read_home_if_any, read_import, without_empty_sections
 from backstory.ledger.importing.deerflow_paths import users_folders
+from backstory.outbox.fail_safe import FailSafeMemory
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +30,7 @@ _DUE = "import.due"
 """A marker file beside memory.json: DeerFlow has a memory that could not be read yet and is still to be imported."""
 
 
-def import_once(bs: Backstory, deerflow_home: str | Path, user: str | None, agent: str | None) -> bool:
+def import_once(fail_safe: FailSafeMemory, bs: Backstory, source: Path, scope: Scope) -> bool:
     """Import DeerFlow's files into a memory that was never used.
 
     Call it before each use of a memory; after the first call it costs nothing. For an agent it also imports the user's
@@ -38,25 +40,17 @@ def import_once(bs: Backstory, deerflow_home: str | Path, user: str | None, agen
     again. The commit of the import records each refused item with the reason.
 
     Args:
+        fail_safe: Counts the faults.
         bs: The home to import into.
-        deerflow_home: The folder, or the one file, in which DeerFlow keeps memory.
-        user: The user.
-        agent: The agent.
+        source: The folder, or the one file, in which DeerFlow keeps memory.
+        scope: The memory.
 
     Returns:
         Whether anything was imported into the last of the memories.
-
-    Raises:
-        ScopeError: A name is invalid.
-        UsageError: The home was closed.
     """
     came = False
-    for scope in (Scope.of(user), Scope.of(user, agent))[agent is None :]:
-        try:
-            came = import_if_due(bs, Path(deerflow_home).expanduser(), scope)
-        except (InputError, UnavailableError, OSError) as error:
-            bs.faults.note(scope, "import", error)
-            came = False
+    for one in (Scope(scope.user), scope)[scope.agent is None :]:
+        came = fail_safe.guarded(one, "import", functools.partial(import_if_due, bs, source, one), otherwise=False)
     return came
 
 

@@ -13,10 +13,10 @@ from backstory.config.host_file import DEERFLOW, host_file_of, write_host_file
 from backstory.config.model_factory import as_model
 from backstory.deerflow.agent_markers import AgentMarkers
 from backstory.deerflow.config import Configured
-from backstory.deerflow.home_import import agents_in, import_if_due
+from backstory.deerflow.home_import import agents_in, import_once
 from backstory.deerflow.memory import HostedMemory, PlainDocument
 from backstory.deerflow.model_port import choose_model, describe_model
-from backstory.deerflow.observers import CallObserver, Hooks, RunTraces
+from backstory.deerflow.observers import CallObserver, Hooks, RunTraces, hook_guarded
 from backstory.home import Backstory
 from backstory.integrations.identity import present_config
 from backstory.ledger.concurrency.forks import ForkLock, start_thread
@@ -123,13 +123,8 @@ class Hosting:
 
     def _import(self, scope: Scope) -> None:
         """Import DeerFlow's own files; the user's memory first, since an agent shows its summaries."""
-        source = self._deerflow
-        if source is None:
-            return
-        for one in (Scope(scope.user), scope)[scope.agent is None :]:
-            self._fail_safe.guarded(
-                one, "import", functools.partial(import_if_due, self.home, source, one), otherwise=False
-            )
+        if self._deerflow is not None:
+            import_once(self._fail_safe, self.home, self._deerflow, scope)
 
     def _settle(self, scope: Scope) -> bool:
         return self._markers.settle(scope, lambda: HostedMemory.of(self.home.memory_of(scope).by(_DELETED)).clear())
@@ -287,11 +282,10 @@ def _thread_of(run: Mapping[str, object]) -> str | None:
 
 def _guarded(keep_hidden: KeepHidden) -> KeepHidden:
     def kept(additional: Mapping[str, object]) -> bool:
-        try:
-            return bool(keep_hidden(additional))
-        except Exception:  # noqa: BLE001 an error of a host's hook must not affect memory
-            _log.exception("the host's should_keep_hidden_message failed; the message stays hidden")
-            return False
+        keeps = False
+        with hook_guarded("should_keep_hidden_message", "the message stays hidden"):
+            keeps = bool(keep_hidden(additional))
+        return keeps  # noqa: RET504 the block goes on after an error
 
     return kept
 

@@ -12,7 +12,7 @@ from backstory.deerflow.config import read_backend_config
 from backstory.deerflow.hosting import Hosting, scope_named
 from backstory.deerflow.memory import HostedMemory, PlainDocument, checked_document
 from backstory.deerflow.observers import HOOKS, read_hooks
-from backstory.ledger.core.errors import CapError, ConfigError, DuplicateFactError, NotFoundError
+from backstory.ledger.core.errors import CapError, ConfigError
 from backstory.ledger.core.policy import read_category
 
 try:
@@ -27,8 +27,6 @@ except ImportError as error:
 
 _log = logging.getLogger(__name__)
 
-_DUPLICATE = "Duplicate fact"
-"""The message by which DeerFlow's gateway and tools recognise a duplicate."""
 _PERSONS_CONFIDENCE = 0.5
 _AGENTS_CONFIDENCE = 0.7
 
@@ -228,8 +226,6 @@ class BackstoryMemoryManager(MemoryManager):
             sure = unstated if stated is None else stated
             try:
                 added = memory.add_fact(text, kind, sure).fact.id
-            except DuplicateFactError as error:
-                raise ValueError(_DUPLICATE) from error
             except CapError as error:
                 if memory.is_by_model:
                     raise
@@ -256,14 +252,9 @@ class BackstoryMemoryManager(MemoryManager):
         text = None if content is None else _content(content)
         kind = None if category is None else read_category(category)
         sure = None if confidence is None else _confidence(confidence)
-        with translated():
+        with translated(fact_id):
             memory = self._hosting.memory_to_change(scope_named(user_id, agent_name))
-            try:
-                memory.change(fact_id, text, kind, sure)
-            except NotFoundError as error:
-                raise KeyError(fact_id) from error
-            except DuplicateFactError as error:
-                raise ValueError(_DUPLICATE) from error
+            memory.change(fact_id, text, kind, sure)
             return memory.plain()
 
     def delete_fact(self, fact_id: str, *, agent_name: str | None = None, user_id: str | None = None) -> PlainDocument:
@@ -273,12 +264,9 @@ class BackstoryMemoryManager(MemoryManager):
             KeyError: There is no such fact.
             ValueError: An agent asks, and a person entered the fact.
         """
-        with translated():
+        with translated(fact_id):
             memory = self._hosting.memory_to_change(scope_named(user_id, agent_name))
-            try:
-                memory.remove_fact(fact_id)
-            except NotFoundError as error:
-                raise KeyError(fact_id) from error
+            memory.remove_fact(fact_id)
             return memory.plain()
 
     # The host's life.

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 from backstory.config.host_file import HostModel
-from backstory.config.model_factory import as_model, bill_of, status_of
-from backstory.config.provider_model import ForeignModel, make_chat_model
+from backstory.config.model_factory import as_model, bill_of, name_of_chat_model, status_of
+from backstory.config.provider_model import make_chat_model
 from backstory.config.settings import DEFAULT_MODEL
 from backstory.deerflow.config import Configured
-from backstory.deerflow.observers import CallObserver, Hooks, RunTraces
+from backstory.deerflow.observers import CallObserver, Hooks, RunTraces, hook_guarded
 from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.extraction.models.model import Answer, Model, Prompt, usage_of
 from backstory.ledger.learning.observing import CallStarted
@@ -58,11 +58,7 @@ class ChatModelPort:
     @property
     def name(self) -> str:
         """The name of the model, else of its class."""
-        for key in ("model_name", "model"):
-            named = getattr(self._model, key, None)
-            if isinstance(named, str) and named:
-                return named
-        return type(self._model).__name__
+        return name_of_chat_model(self._model)
 
     def invoke(self, messages: list[object], config: dict[str, object]) -> object:
         """Call the model once.
@@ -134,7 +130,7 @@ class ObservedModel:
     def _notify_before(self, config: dict[str, object], call: CallStarted | None, trace_id: str | None) -> None:
         if self._callbacks is None:
             return
-        try:
+        with hook_guarded("on_memory_llm_call", "the model is asked all the same"):
             self._callbacks.on_memory_llm_call(
                 config,
                 thread_id=None if call is None else call.thread,
@@ -142,8 +138,6 @@ class ObservedModel:
                 trace_id=trace_id,
                 model_name=self.name,
             )
-        except Exception:  # noqa: BLE001 an error of a host's hook must not affect memory
-            _log.exception("the host's on_memory_llm_call failed; the model is asked all the same")
 
     def _notify_after(
         self,
@@ -158,10 +152,8 @@ class ObservedModel:
             return
         seconds = time.monotonic() - begun
         result = {"prompt": messages, "response": response, "error": error}
-        try:
+        with hook_guarded("on_memory_llm_result", "the update goes on"):
             hook(config, **result, duration_ms=seconds * 1000, model_name=self.name)
-        except Exception:  # noqa: BLE001 an error of a host's hook must not affect memory
-            _log.exception("the host's on_memory_llm_result failed; the update goes on")
 
     def close(self) -> None:
         """Close the connections of the model, if it has a `close` method."""
@@ -176,7 +168,7 @@ def choose_model(configured: Configured, hooks: Hooks, traces: RunTraces, watch:
     An API key in the environment is used only if the host has no hook for a model.
 
     Raises:
-        ConfigError: The configured or offered object is not a model.
+        ConfigError: The configured or offered object is not a model, or LangChain cannot make it.
     """
     asked = _named(configured) if configured.own_model else _offered(configured, hooks)
     return None if asked is None else ObservedModel(asked, hooks, traces, watch)
@@ -184,7 +176,7 @@ def choose_model(configured: Configured, hooks: Hooks, traces: RunTraces, watch:
 
 def _named(configured: Configured) -> ChatModelPort | Model | None:
     if configured.foreign is not None:
-        return foreign_chat_model(configured.foreign)
+        return ChatModelPort(make_chat_model(configured.foreign))
     named = as_model(None, configured.settings)
     if named is None:
         _log.warning(
@@ -195,24 +187,15 @@ def _named(configured: Configured) -> ChatModelPort | Model | None:
 
 
 def _offered(configured: Configured, hooks: Hooks) -> ChatModelPort | Model | None:
-    if hooks.host_llm is None and hooks.host_llm_factory is None:
-        return as_model(None, configured.settings)
     offered = hooks.host_llm
-    if offered is None and hooks.host_llm_factory is not None:
+    if offered is None:
+        if hooks.host_llm_factory is None:
+            return as_model(None, configured.settings)
         offered = hooks.host_llm_factory()
     if offered is None:
         _log.warning("the host offers no model: turns are recorded, and facts are extracted once there is one")
         return None
     return ChatModelPort(offered)
-
-
-def foreign_chat_model(foreign: ForeignModel) -> ChatModelPort:
-    """Create the chat model of a provider with LangChain.
-
-    Raises:
-        ConfigError: LangChain fails.
-    """
-    return ChatModelPort(make_chat_model(foreign))
 
 
 def _messages(prompt: Prompt) -> list[object]:

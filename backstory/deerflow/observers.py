@@ -78,6 +78,7 @@ def read_hooks(given: Mapping[str, object]) -> Hooks:
 _log = logging.getLogger(__name__)
 
 _MOST_TRACES = 4096
+_TRACING = ("trace_context_manager", "memory goes on without it")
 _NEW_FACT = "newFact"
 _GATE = "gate"
 _GATED = {_NEW_FACT: "facts", "newSummary": "summaries", "removal": "removals", "consolidation": "consolidations"}
@@ -96,6 +97,15 @@ _WHY_PARKED = {
     "rejected": "the model refused to answer",
     "reply": "the answer cannot be read",
 }
+
+
+@contextlib.contextmanager
+def hook_guarded(name: str, otherwise: str) -> Iterator[None]:
+    """Log an error of a host's hook in the block, since it must not affect memory."""
+    try:
+        yield
+    except Exception:  # noqa: BLE001 a hook can raise anything
+        _log.exception("the host's %s failed; %s", name, otherwise)
 
 
 class RunTraces:
@@ -118,18 +128,14 @@ class RunTraces:
     def bound(self, trace_id: str | None) -> Iterator[None]:
         """Bind a trace id with the host's hook for the time of a block. Errors of the hook are only logged."""
         undo = contextlib.ExitStack()
-        try:
-            if trace_id is not None and self._bind is not None:
+        if trace_id is not None and self._bind is not None:
+            with hook_guarded(*_TRACING):
                 undo.enter_context(self._bind(trace_id))
-        except Exception:  # noqa: BLE001 an error of a host's hook must not affect memory
-            _log.exception("the host's trace_context_manager failed; memory goes on without it")
         try:
             yield
         finally:
-            try:
+            with hook_guarded(*_TRACING):
                 undo.close()
-            except Exception:  # noqa: BLE001 an error of a host's hook must not affect memory
-                _log.exception("the host's trace_context_manager failed; memory goes on without it")
 
 
 class CallObserver(Observer):

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from backstory.deerflow.config import HOME
 from backstory.deerflow.home_import import agents_in, import_if_due
 from backstory.deerflow.tracked_document import TrackedDocument, is_original, track, tracked
 from backstory.home import Backstory
@@ -34,8 +35,6 @@ from backstory.ledger.core.scope import Scope, name_text
 from backstory.ledger.importing import changes_since, read_document
 from backstory.operations.document_access import DocumentAccess
 from backstory.projections.document.document import Document
-
-_OURS = "backstory"
 
 
 class MemoryPaths(msgspec.Struct, frozen=True):
@@ -73,19 +72,19 @@ def find_paths(config: object) -> MemoryPaths:
     stated = getattr(config, "storage_path", None)
     if isinstance(stated, str):
         root = Path(stated or os.environ.get("DEERMEM_DATA_DIR") or "~/.deermem").expanduser().absolute()
-        return MemoryPaths(root / _OURS, root)
+        return MemoryPaths(root / HOME, root)
     try:
         base = Path(import_module("deerflow.config.paths").get_paths().base_dir)
         stated = import_module("deerflow.config.memory_config").get_memory_config().storage_path
     except ModuleNotFoundError:
         return MemoryPaths()
     if not stated:
-        return MemoryPaths(base / _OURS, base)
+        return MemoryPaths(base / HOME, base)
     path = Path(stated)
     if not path.is_absolute():
-        return MemoryPaths(base / _OURS, base, base / path)
+        return MemoryPaths(base / HOME, base, base / path)
     folder = path if path.is_dir() else path.parent
-    return MemoryPaths(folder / _OURS, base, path, shared=True)
+    return MemoryPaths(folder / HOME, base, path, shared=True)
 
 
 _log = logging.getLogger(__name__)

@@ -120,8 +120,7 @@ class BackstoryMiddleware(HasRunMemory, AgentMiddleware[RunState, ContextT]):
 
     def after_agent(self, state: RunState, runtime: Runtime[ContextT]) -> RunUpdate | None:  # noqa: ARG002 the run says
         """Record the messages that the run added."""
-        run = self._memory.end(state)
-        return None if run is None else self._memory.put(run, state)
+        return self._memory.end(state)
 
     async def aafter_agent(self, state: RunState, runtime: Runtime[ContextT]) -> RunUpdate | None:
         """See `after_agent`."""

@@ -142,8 +142,7 @@ class MemoryNodes(HasRunMemory):
                 "the state keeps no run: add `before` as a node before the model, and let the state of the graph "
                 "extend MemoryState"
             )
-        run = self._memory.end(mine)
-        return {} if run is None else self._memory.put(run, mine)
+        return self._memory.end(mine) or {}
 
     async def aafter(self, state: MemoryState) -> RunUpdate:
         """See `after`."""

@@ -20,9 +20,9 @@ import orjson
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from pydantic import BaseModel
 
-from backstory import checks
 from backstory.home import Backstory
 from backstory.integrations.closing import Closing
+from backstory.integrations.host_memory import HostMemory
 from backstory.integrations.identity import Identity, check_scope, present_config
 from backstory.langchain.conversations import UNKNOWN_USER, Conversations, SpokenMessages
 from backstory.langchain.run import Run, RunState, RunUpdate, from_tool, is_kept, is_node, part_of
@@ -31,28 +31,25 @@ from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.scope import MemoryScope, Scope
 from backstory.ledger.text.tags import read_tags
 from backstory.operations.recording import consider_warned
-from backstory.outbox.fail_safe import FailSafeMemory
 
 if TYPE_CHECKING:
     from backstory.config.model_factory import ModelLike
-    from backstory.integrations.identity import RunIdentity
     from backstory.projections.context import Context
 
 
 class RunRecorder:
     """Records the conversations of an agent's runs. Safe for threads."""
 
-    def __init__(self, backstory: Backstory, fail_safe: FailSafeMemory, tags: Sequence[str] = ()) -> None:
-        self._backstory = backstory
+    def __init__(self, fail_safe: HostMemory, tags: Sequence[str]) -> None:
         self._fail_safe = fail_safe
         self._tags = tags
         self._conversations = Conversations()
 
-    def begin(self, who: RunIdentity, state: RunState, before: Run | None, config: Mapping[str, object]) -> Run:
+    def begin(self, named: Run, state: RunState, before: Run | None, config: Mapping[str, object]) -> Run:
         """Record the conversation at the begin of a run.
 
         Args:
-            who: The scope and the thread of the run.
+            named: The run, with its scope and its thread; the thread is empty if the run has none.
             state: The state of the agent.
             before: The earlier run that the state keeps.
             config: The config of the run.
@@ -61,10 +58,8 @@ class RunRecorder:
             The run, to be kept in the state.
         """
         conversation = SpokenMessages(state.get("messages", []))
-        scope, user = who.scope, _owner_digest(who.scope.user)
-        if from_tool(config):
-            return Run(who.thread or "", scope.user, scope.agent, records=False)
-        thread = who.thread or self._thread_of(scope, conversation)
+        scope, user = named.scope, _owner_digest(named.user)
+        thread = named.thread or self._thread_of(scope, conversation)
         kept = is_kept(config)
         known = {} if before is None else before.by_id()
         # A node of a larger graph does not get the state of the run before. And in an unkept thread with several
@@ -83,8 +78,8 @@ class RunRecorder:
             history = []
         run = Run(
             thread,
-            scope.user,
-            scope.agent,
+            named.user,
+            named.agent,
             owners=_by_user(conversation, owners),
             asked={conversation.said[n].id or "": ids[n] for n in mine if n >= conversation.asked},
             said=len(conversation.said),
@@ -103,7 +98,7 @@ class RunRecorder:
         """Return the thread of a run without one: of the conversation that it continues, or a new one."""
 
         def recorded() -> Sequence[str]:
-            return self._backstory.memory_of(scope).find_threads(conversation.said)
+            return self._fail_safe.home.memory_of(scope).find_threads(conversation.said)
 
         known = self._conversations.name(scope, conversation)
         if known is None and conversation.asked:
@@ -117,8 +112,6 @@ class RunRecorder:
 
         The last answer notes in its metadata what it was `given` to read.
         """
-        if not run.records:
-            return run
         messages = state.get("messages", [])
         conversation = SpokenMessages(messages)
         user, known = _owner_digest(run.user), run.by_id()
@@ -245,11 +238,8 @@ class RunMemory:
         check_scope(scope, strict=False)
         if mode not in (None, "middleware", "tool"):
             raise UsageError(f"mode must be middleware or tool, got {mode!r}")
-        if max_tokens is not None:
-            checks.whole("max_tokens", max_tokens, 1, "a whole number of tokens")
         self._owner = owner
         self._identity = Identity(scope, user_id, agent_name)
-        self._max_tokens = max_tokens
         self._tags = read_tags(tags or ())
         self._closing = None
         if isinstance(home, Backstory):
@@ -267,12 +257,10 @@ class RunMemory:
         check_scope(scope, strict=stated.strict_user_scope)
         self.by_tools = (mode or stated.mode) == "tool"
         self._records = record and not self.by_tools
-        self.fail_safe = FailSafeMemory(self.backstory)
-        self._recorder = RunRecorder(self.backstory, self.fail_safe, self._tags)
+        self.fail_safe = HostMemory(self.backstory, max_tokens)
+        self._recorder = RunRecorder(self.fail_safe, self._tags)
         self._given: Recent[tuple[Scope, str], dict[str, object]] = Recent(_RUNS)
         """What the answers of the runs under way are given, as their turns note it."""
-        # The first block needs it; by then it may be there.
-        self.backstory.warm(timeout=0)
         if self._records and stated.enabled and self.backstory.model is None:
             _log.warning(
                 "conversations are recorded in %s, but no facts are extracted, since no model is configured: set "
@@ -297,21 +285,20 @@ class RunMemory:
         """
         config = present_config()
         run = self._unrecorded(context, config)
-        if self._records:
+        if self._records and not from_tool(config):
             try:
-                who = self._identity.of(context, part_of(config, "configurable"))
-                run = self._recorder.begin(who, state, Run.within(state, self._owner), config)
+                run = self._recorder.begin(run, state, Run.within(state, self._owner), config)
             except Exception as error:  # noqa: BLE001 a fault of memory must not break an answer
                 self.backstory.faults.note(run.scope, "record", error)
         return run
 
-    def end(self, state: RunState) -> Run | None:
-        """Record the messages that the run added; None if nothing has changed."""
+    def end(self, state: RunState) -> RunUpdate | None:
+        """Record the messages that the run added; return the state update, None if nothing has changed."""
         run = Run.within(state, self._owner)
         if run is None or not run.records:
             return None
         try:
-            return self._recorder.end(run, state, self._given.pop((run.scope, run.thread), {}))
+            return self.put(self._recorder.end(run, state, self._given.pop((run.scope, run.thread), {})), state)
         except Exception as error:  # noqa: BLE001 a fault of memory must not break an answer
             self.backstory.faults.note(run.scope, "record", error)
             return None
@@ -333,26 +320,14 @@ class RunMemory:
 
         It is None where memory cannot be read.
         """
-        # Other messages do not show the topic, and may be unreadable.
-        spoken = [message for message in messages if isinstance(message, HumanMessage | AIMessage)]
-
-        def block() -> Context | None:
-            memory = self.backstory.memory_of(run.scope)
-            return memory.context(
-                spoken, self._max_tokens, thread=run.thread or None, facts=not self.by_tools, tags=self._tags
-            )
-
-        made = self.fail_safe.guarded(run.scope, "inject", block, None)
+        spoken = (message for message in messages if isinstance(message, HumanMessage | AIMessage))
+        made = self.fail_safe.block(run.scope, spoken, run.thread or None, facts=not self.by_tools, tags=self._tags)
         self._given.put((run.scope, run.thread), {} if made is None else made.note())
         return made
 
     def _unrecorded(self, context: object, config: Mapping[str, object]) -> Run:
         who = self._identity.of(context, part_of(config, "configurable"))
         return Run(who.thread or "", who.scope.user, who.scope.agent, records=False)
-
-    def flush(self, timeout: float) -> bool:
-        """Retry queued deliveries; return whether none is left within `timeout` seconds."""
-        return self.fail_safe.flush(timeout)
 
     def close(self) -> None:
         """Retry queued deliveries, and close the home if it was opened here. A second call does nothing."""
@@ -374,7 +349,7 @@ class HasRunMemory:
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Retry queued deliveries; return whether none is left within `timeout` seconds."""
-        return self._memory.flush(timeout)
+        return self._memory.fail_safe.flush(timeout)
 
     def close(self) -> None:
         """Retry queued deliveries, and close the home if it was opened here. A second call does nothing."""

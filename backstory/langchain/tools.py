@@ -13,6 +13,7 @@ import orjson
 from langchain.tools import ToolRuntime, tool
 from langchain_core.tools import BaseTool
 
+from backstory.integrations.tool_arguments import EXPIRES, FROM, SURE, TAGS, UNTIL
 from backstory.ledger.core.errors import RefusedError, UsageError
 from backstory.ledger.core.policy import CATEGORIES
 from backstory.ledger.core.sanitize import Json, safe_json
@@ -26,11 +27,6 @@ from backstory.results import FactChange
 
 _NOT_NOW = "memory cannot be reached now: go on without it, and do not promise that anything was remembered"
 _CATEGORIES = f"{', '.join(CATEGORIES)}, or a name of your own"
-_SURE = "How sure it is, from 0 to 1: high where the user said so, lower where you conclude it."
-_FROM = "Since when it is true, where that is known: 2026, 2026-03, 2026-03-05 or a moment."
-_UNTIL = "Until when it is true, to the end of that year, month or day."
-_EXPIRES = "Until when it is worth remembering, to the end of that year, month or day."
-_TAGS = "Names to find it by, such as a project; in an update all that it has from now on."
 _ID = "The fact's id, as memory_search gives it."
 _EVIDENCE = 10
 _HISTORY = 20
@@ -91,12 +87,12 @@ def memory_tools(fail_safe: FailSafeMemory, opens: OpensMemory) -> list[BaseTool
         runtime: Calls,
         content: Annotated[str, "The fact: one full sentence that is understood by itself."],
         category: Annotated[str, f"One of {_CATEGORIES}."] = "context",
-        confidence: Annotated[float, _SURE] = 0.7,
+        confidence: Annotated[float, SURE] = 0.7,
         *,
-        valid_from: Annotated[str | None, _FROM] = None,
-        valid_until: Annotated[str | None, _UNTIL] = None,
-        expires_at: Annotated[str | None, _EXPIRES] = None,
-        tags: Annotated[list[str] | None, _TAGS] = None,
+        valid_from: Annotated[str | None, FROM] = None,
+        valid_until: Annotated[str | None, UNTIL] = None,
+        expires_at: Annotated[str | None, EXPIRES] = None,
+        tags: Annotated[list[str] | None, TAGS] = None,
     ) -> str:
         """Remember a new fact about the user, for this conversation and all later ones.
 
@@ -113,12 +109,12 @@ def memory_tools(fail_safe: FailSafeMemory, opens: OpensMemory) -> list[BaseTool
         fact_id: Annotated[str, _ID],
         content: Annotated[str | None, "The new text."] = None,
         category: Annotated[str | None, f"The new category: one of {_CATEGORIES}."] = None,
-        confidence: Annotated[float | None, _SURE] = None,
+        confidence: Annotated[float | None, SURE] = None,
         *,
-        valid_from: Annotated[str | None, _FROM] = None,
-        valid_until: Annotated[str | None, _UNTIL] = None,
-        expires_at: Annotated[str | None, _EXPIRES] = None,
-        tags: Annotated[list[str] | None, _TAGS] = None,
+        valid_from: Annotated[str | None, FROM] = None,
+        valid_until: Annotated[str | None, UNTIL] = None,
+        expires_at: Annotated[str | None, EXPIRES] = None,
+        tags: Annotated[list[str] | None, TAGS] = None,
     ) -> str:
         """Change a fact that is outdated, wrong or too vague; what is left out stays as it is."""
         stated = FactFields(valid_from=valid_from, valid_until=valid_until, expires_at=expires_at, tags=tags)
@@ -132,7 +128,7 @@ def memory_tools(fail_safe: FailSafeMemory, opens: OpensMemory) -> list[BaseTool
         runtime: Calls,
         fact_id: Annotated[str, _ID],
         ended: Annotated[bool, "It was not wrong: it was true until now, or until a time."] = False,
-        valid_until: Annotated[str | None, _UNTIL] = None,
+        valid_until: Annotated[str | None, UNTIL] = None,
     ) -> str:
         """Remove a fact that is wrong or no longer true, or that the user does not want remembered."""
         return answer(

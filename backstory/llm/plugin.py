@@ -17,10 +17,9 @@ from llm.models import ModelWithAliases
 from llm.parts import Message, StreamEvent, TextPart
 
 if TYPE_CHECKING:
-    from backstory.home import Backstory
     from backstory.integrations.closing import Closing
+    from backstory.integrations.host_memory import HostMemory
     from backstory.ledger.core.scope import Scope
-    from backstory.outbox.fail_safe import FailSafeMemory
     from backstory.projections.context import Context
 
 PREFIX = "memory/"
@@ -125,7 +124,8 @@ class _Turn:
     def begin(self, model: object) -> llm.Prompt:
         """Record the question, and return the prompt with what memory has."""
         self._record("user", _words(self._prompt))
-        block = self._block()
+        memory = _memory()
+        block = memory.fail_safe.block(memory.scope, _spoken(self._prompt.messages), self._thread)
         if block is None or not block.text:
             return self._prompt
         self._given = block.note()
@@ -137,27 +137,14 @@ class _Turn:
             self._record("assistant", answer)
 
     def _record(self, role: str, words: str) -> None:
-        if words:
-            message: dict[str, object] = {"role": role, "content": words, "id": f"{self._id}-{role}"}
-            if role == "assistant" and self._given:
-                message["metadata"] = self._given
-            _memory().fail_safe.record(_memory().scope, self._thread, [message])
-
-    def _block(self) -> Context | None:
         memory = _memory()
-        spoken = [*_spoken(self._prompt.messages)]
-
-        def block() -> Context | None:
-            return memory.home.memory_of(memory.scope).context(spoken, thread=self._thread)
-
-        return memory.fail_safe.guarded(memory.scope, "inject", block, None)
+        memory.fail_safe.record_words(memory.scope, self._thread, (role, words), self._id, self._given)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Memory:
-    home: Backstory
+    fail_safe: HostMemory
     scope: Scope
-    fail_safe: FailSafeMemory
     closing: Closing
 
 
@@ -174,13 +161,13 @@ def _memory() -> _Memory:
 def _opened() -> _Memory:
     from backstory.home import Backstory
     from backstory.integrations.closing import Closing
+    from backstory.integrations.host_memory import HostMemory
     from backstory.ledger.core.scope import Scope
-    from backstory.outbox.fail_safe import FailSafeMemory
 
     scope = Scope.of(os.environ.get("BACKSTORY_USER") or None, os.environ.get("BACKSTORY_AGENT") or None)
     # A command that has answered does not wait to learn from it.
     home = Backstory.open(background=False, as_hosted=True)
-    return _Memory(home, scope, FailSafeMemory(home), Closing(home))
+    return _Memory(HostMemory(home), scope, Closing(home))
 
 
 def close() -> None:

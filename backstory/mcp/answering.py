@@ -48,49 +48,18 @@ Opens: TypeAlias = Callable[[object, Need], Opened]
 """Opens the memory of a request. It gets the transport's request, which is None over stdio, and may raise any error of
 the tree."""
 
-_answered: ContextVar[ServerRequestContext[Any, Any]] = ContextVar("backstory_mcp_request")
+_answered: ContextVar[tuple[Answering, ServerRequestContext[Any, Any]]] = ContextVar("backstory_mcp_answering")
+"""The request that is answered, and what answers it: the SDK gives it to tools but not to resources."""
 
 
-async def note_request(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Keep the request that is answered for `open_memory`, since the SDK gives it to tools but not to resources."""
-    token = _answered.set(ctx)
-    try:
-        return await call_next(ctx)
-    finally:
-        _answered.reset(token)
-
-
-def open_memory(opens: Opens, need: Need, *, agreed: bool = False) -> Opened:
-    """Open the memory of the request that is answered.
-
-    Args:
-        opens: Opens it.
-        need: What the request does with it.
-        agreed: Whether the person agreed to the change; it is recorded.
-
-    Returns:
-        The memory, in the name of the client and its token. Its changes are a model's.
-    """
-    ctx = _answered.get()
-    opened = opens(ctx.request, need)
-    actor = actor_of(client_name(ctx), opened.token) + (_AGREED if agreed else "")
-    return msgspec.structs.replace(opened, memory=opened.memory.by(actor, by_model=not agreed))
-
-
-def client_name(ctx: ServerRequestContext[Any, Any]) -> str:
-    """Return the name that a client gives itself, as one short line."""
-    params = ctx.session.client_params
-    return name_of(params.client_info.name) if params else ""
-
-
-def actor_of(client: str, token: str | None) -> str:
-    """Return the actor that commits record, such as `mcp:cursor with token laptop`."""
-    return f"mcp:{client or 'unnamed client'}{f' with token {token}' if token else ''}"
+def current() -> Answering:
+    """Return what answers this request, for tools: they are made once a process, and serve all homes."""
+    return _answered.get()[0]
 
 
 def can_ask() -> bool:
     """Whether the client of the request can show a question to the person."""
-    session = _answered.get().session
+    session = _answered.get()[1].session
     elicitation = session.client_capabilities.elicitation if session.client_capabilities else None
     # Clients from before there were several modes declare an empty capability and mean forms.
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
@@ -160,11 +129,11 @@ class Answering:
 
     async def during(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Answer a request; what it calls finds this with `current`. A middleware of the SDK."""
-        token = _current.set(self)
+        token = _answered.set((self, ctx))
         try:
-            return await note_request(ctx, call_next)
+            return await call_next(ctx)
         finally:
-            _current.reset(token)
+            _answered.reset(token)
 
     async def tool(
         self, need: Need, work: Callable[[MemoryHandle], ToolReply], *, agreed: bool = False
@@ -210,8 +179,7 @@ class Answering:
     def _work(self, need: Need, work: Callable[[MemoryHandle], _T], agreed: bool) -> _T:
         memory: MemoryHandle | None = None
         try:
-            opened = open_memory(self._opens, need, agreed=agreed)
-            memory = opened.memory
+            memory = self._memory(need, agreed=agreed)
             result = work(memory)
         except BackstoryError as error:
             if memory is not None and isinstance(error, UnavailableError):
@@ -226,13 +194,18 @@ class Answering:
         self._home.faults.recovered(memory.scope, "tool")
         return result
 
+    def _memory(self, need: Need, *, agreed: bool) -> MemoryHandle:
+        """Open the memory of the request, in the name of the client and its token, such as `mcp:cursor`.
 
-_current: ContextVar[Answering] = ContextVar("backstory_mcp_answering")
-
-
-def current() -> Answering:
-    """Return what answers this request, for tools: they are made once a process, and serve all homes."""
-    return _current.get()
+        Its changes are a model's, unless the person agreed, which is recorded.
+        """
+        ctx = _answered.get()[1]
+        opened = self._opens(ctx.request, need)
+        params = ctx.session.client_params
+        client = name_of(params.client_info.name) if params else ""
+        token = f" with token {opened.token}" if opened.token else ""
+        actor = f"mcp:{client or 'unnamed client'}{token}{_AGREED if agreed else ''}"
+        return opened.memory.by(actor, by_model=not agreed)
 
 
 def _place(error: BaseException) -> str:

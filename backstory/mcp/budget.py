@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import orjson
@@ -62,20 +64,13 @@ class Budget:
             build: Makes a reply of a number of items, with texts of at most a number of characters.
         """
         for length in _LENGTHS:
-            items = max(0, self._most(total, length, build))
+            items = _most(total, partial(self._fits, build, length))
             if items >= min(total, FEW):
                 return build(items, length)
         return build(items, _LENGTHS[-1])
 
-    def _most(self, total: int, length: int, build: Callable[[int, int], ToolReply]) -> int:
-        least, most = -1, total
-        while least < most:
-            middle = (least + most + 1) // 2
-            if self.excess(build(middle, length)) <= 0:
-                least = middle
-            else:
-                most = middle - 1
-        return least
+    def _fits(self, build: Callable[[int, int], ToolReply], length: int, items: int) -> bool:
+        return self.excess(build(items, length)) <= 0
 
     def holds(self, text: str) -> bool:
         """Whether a text is within the budget."""
@@ -85,14 +80,12 @@ class Budget:
         """Return a text that is cut, with a mark, where it exceeds the budget."""
         if self.holds(text):
             return text
-        least, most = 0, len(text)
-        while least < most:
-            middle = (least + most + 1) // 2
-            if self.holds(cut(text, middle)):
-                least = middle
-            else:
-                most = middle - 1
-        return cut(text, least)
+        return cut(text, _most(len(text), lambda length: self.holds(cut(text, length))))
+
+
+def _most(total: int, fits: Callable[[int], bool]) -> int:
+    """Return the highest count up to `total` that fits, where all lower ones do, too; 0 where none does."""
+    return max(0, bisect_left(range(total + 1), x=True, key=lambda count: not fits(count)) - 1)
 
 
 def cut(text: str, length: int) -> str:

@@ -30,12 +30,7 @@ _REMOTE_FILES: Mapping[Client, str] = {
 }
 _STARTED = "Restart the client, or reload its servers. It starts this command itself."
 _TOKEN_FROM = f"Set {TOKEN} in the environment of the client: the token is not written into the file."
-_NOTES: Mapping[Client, str] = {
-    "claude": _TOKEN_FROM,
-    "cursor": _TOKEN_FROM,
-    "vscode": "VS Code asks for the token once and keeps it itself: it is not written into the file.",
-    "codex": _TOKEN_FROM,
-}
+_ASKS = "VS Code asks for the token once and keeps it itself: it is not written into the file."
 
 
 class ClientConfig(msgspec.Struct, frozen=True):
@@ -94,7 +89,7 @@ def http_config(client: Client, url: str, user: str | None = None, agent: str | 
         raise UsageError(f"--url must be an address such as http://127.0.0.1:8765/mcp, got {url!r}")
     names = {"X-Backstory-User": user, "X-Backstory-Agent": agent}
     headers = {header: _header(header, name) for header, name in names.items() if name is not None}
-    file, note = _REMOTE_FILES[client], _NOTES[client]
+    file, note = _REMOTE_FILES[client], _ASKS if client == "vscode" else _TOKEN_FROM
     if client == "codex":
         lines = [f"[mcp_servers.{_NAME}]", f"url = {_toml(url)}", f"bearer_token_env_var = {_toml(TOKEN)}"]
         if headers:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
 import orjson
 from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.resources import Resource
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from backstory.ledger.core.errors import NotFoundError
 from backstory.ledger.core.events import Fact
 from backstory.ledger.core.sanitize import safe_json
-from backstory.mcp.answering import Answering
-from backstory.mcp.budget import FEW, LONGEST, Budget, ToolReply, cut, name_of, quoted
+from backstory.mcp.answering import current
+from backstory.mcp.budget import FEW, LONGEST, ToolReply, cut, name_of, quoted
 from backstory.mcp.tools.history import history_of
 from backstory.memory import MemoryHandle
 from backstory.projections.document.document import Document, DocumentFact, DocumentSection
@@ -25,53 +24,38 @@ _JSON = "application/json"
 _NEWEST = 50
 
 
-class _MemoryResource(Resource):
-    """A resource that is read from the memory of the request."""
-
-    answering: Answering = Field(exclude=True)
-    show: Callable[[MemoryHandle], bytes] = Field(exclude=True)
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
-    async def read(self) -> str:
-        return (await self.answering.read(self.show)).decode()
-
-
-def add_resources(server: MCPServer, answering: Answering) -> None:
+def add_resources(server: MCPServer) -> None:
     """Add `memory://document`, `memory://context`, `memory://log` and the templates for one fact and one commit."""
-    budget = answering.budget
-    server.add_resource(
-        _MemoryResource(
-            uri="memory://document",
-            name="memory",
-            title="Current memory",
-            description="The whole current memory as a document: sections about the user, and facts.",
-            mime_type=_JSON,
-            answering=answering,
-            show=lambda memory: msgspec.json.format(msgspec.json.encode(memory.document()), indent=2),
-        )
+
+    @server.resource(
+        "memory://document",
+        name="memory",
+        title="Current memory",
+        description="The whole current memory as a document: sections about the user, and facts.",
+        mime_type=_JSON,
     )
-    server.add_resource(
-        _MemoryResource(
-            uri="memory://context",
-            name="context",
-            title="Memory for a system message",
-            description="The part of the context block that stands: the same text while memory is the same.",
-            mime_type="text/plain",
-            answering=answering,
-            show=lambda memory: memory.context("").standing.encode(),
-        )
+    async def document() -> str:
+        return await current().read(lambda memory: _shown(memory.document()))
+
+    @server.resource(
+        "memory://context",
+        name="context",
+        title="Memory for a system message",
+        description="The part of the context block that stands: the same text while memory is the same.",
+        mime_type="text/plain",
     )
-    server.add_resource(
-        _MemoryResource(
-            uri="memory://log",
-            name="log",
-            title="Newest changes of memory",
-            description=f"The newest changes of memory, {_NEWEST} at most: when, by whom, and what.",
-            mime_type=_JSON,
-            answering=answering,
-            show=lambda memory: orjson.dumps(history_of(budget, memory, _NEWEST).plain, option=orjson.OPT_INDENT_2),
-        )
+    async def context() -> str:
+        return await current().read(lambda memory: memory.context("").standing)
+
+    @server.resource(
+        "memory://log",
+        name="log",
+        title="Newest changes of memory",
+        description=f"The newest changes of memory, {_NEWEST} at most: when, by whom, and what.",
+        mime_type=_JSON,
     )
+    async def log() -> str:
+        return await current().read(lambda memory: _shown(history_of(memory, _NEWEST).plain))
 
     @server.resource(
         "memory://fact/{fact_id}",
@@ -81,7 +65,7 @@ def add_resources(server: MCPServer, answering: Answering) -> None:
         mime_type=_JSON,
     )
     async def fact(fact_id: str) -> str:
-        return await answering.read(lambda memory: _shown(memory.why(fact_id)))
+        return await current().read(lambda memory: _shown(memory.why(fact_id)))
 
     @server.resource(
         "memory://log/{seq}",
@@ -91,7 +75,7 @@ def add_resources(server: MCPServer, answering: Answering) -> None:
         mime_type=_JSON,
     )
     async def commit(seq: str) -> str:
-        return await answering.read(lambda memory: _commit(memory, seq))
+        return await current().read(lambda memory: _commit(memory, seq))
 
 
 def _commit(memory: MemoryHandle, seq: str) -> str:
@@ -118,7 +102,7 @@ _ASK = (
 )
 
 
-def add_prompt(server: MCPServer, answering: Answering) -> None:
+def add_prompt(server: MCPServer) -> None:
     """Add `what_do_you_remember`."""
 
     @server.prompt(
@@ -128,13 +112,13 @@ def add_prompt(server: MCPServer, answering: Answering) -> None:
     async def what_do_you_remember(
         about: Annotated[str | None, Field(description="Only what fits this topic.")] = None,
     ) -> str:
-        return await answering.read(lambda memory: _remembered(answering.budget, memory, about))
+        return await current().read(lambda memory: _remembered(memory, about))
 
 
-def _remembered(budget: Budget, memory: MemoryHandle, about: str | None) -> str:
+def _remembered(memory: MemoryHandle, about: str | None) -> str:
     document = memory.document()
     facts = _chosen(memory, document, about)
-    origins = _origins(budget, memory, facts)
+    origins = _origins(memory, facts)
     total = len(document.facts)
     sections = list(_sections(document))
 
@@ -150,17 +134,17 @@ def _remembered(budget: Budget, memory: MemoryHandle, about: str | None) -> str:
         lines.append("</memory>")
         return ToolReply(None, "\n".join(lines))
 
-    return budget.fill(len(origins), build).text
+    return current().budget.fill(len(origins), build).text
 
 
-def _origins(budget: Budget, memory: MemoryHandle, facts: Sequence[DocumentFact]) -> list[Why]:
+def _origins(memory: MemoryHandle, facts: Sequence[DocumentFact]) -> list[Why]:
     """Return the origins of as many facts as fit; to find one may take as long as to read a large import."""
     origins: list[Why] = []
     lines = ""
     for fact in facts:
         origins.append(memory.why(fact.id))
         lines += _line(origins[-1], LONGEST) + "\n"
-        if len(origins) >= FEW and not budget.holds(lines):
+        if len(origins) >= FEW and not current().budget.holds(lines):
             break
     return origins
 

@@ -22,10 +22,11 @@ from backstory.home import Backstory
 from backstory.ledger.core.scope import Scope
 from backstory.mcp.answering import Answering, Opened, Opens
 from backstory.mcp.resources import add_prompt, add_resources
-from backstory.mcp.tools.changing import changing_tools
-from backstory.mcp.tools.history import history_tools
-from backstory.mcp.tools.reading import reading_tools
-from backstory.mcp.tools.revert import revert_tool
+from backstory.mcp.tools.changing import ADDS, CHANGES, memory_add, memory_delete, memory_update
+from backstory.mcp.tools.history import memory_diff, memory_history
+from backstory.mcp.tools.memory_tool import MemoryTool
+from backstory.mcp.tools.reading import READS, memory_context, memory_search, memory_why
+from backstory.mcp.tools.revert import UNDOES, memory_revert
 from backstory.version import __version__
 
 _DAY = 24 * 60 * 60.0
@@ -65,15 +66,28 @@ def memory_server(home: Backstory, opens: Opens) -> MCPServer:
             # A question waits for a person. What it asks names the head of the memory, so it cannot be outdated.
             request_state_security=RequestStateSecurity.ephemeral(ttl=_DAY),
         )
-    add_resources(server, answering)
-    add_prompt(server, answering)
+    add_resources(server)
+    add_prompt(server)
     return server
+
+
+_TOOLS = (
+    (memory_search, "Search memory", READS),
+    (memory_context, "Read memory for a topic", READS),
+    (memory_why, "Explain a memory", READS),
+    (memory_history, "List changes of memory", READS),
+    (memory_diff, "Compare memory at two moments", READS),
+    (memory_add, "Remember a fact", ADDS),
+    (memory_update, "Change a fact", CHANGES),
+    (memory_delete, "Forget a fact", CHANGES),
+    (memory_revert, "Undo a change of memory", UNDOES),
+)
 
 
 @cache
 def _tools() -> tuple[Tool, ...]:
     """Make the tools, with the schemas of their arguments and results; once a process, since that takes long."""
-    return (*reading_tools(), *history_tools(), *changing_tools(), revert_tool())
+    return tuple(MemoryTool.from_function(tool, title=title, annotations=kind) for tool, title, kind in _TOOLS)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from agents.run_config import CallModelData, ModelInputData
 
 from backstory import checks
 from backstory.home import Backstory
+from backstory.integrations.host_memory import HostMemory
 from backstory.integrations.identity import check_scope, id_text
 from backstory.integrations.prompt_block import GAP, text_after_block, text_with_block
 from backstory.integrations.threads import run_in_thread
@@ -21,8 +22,6 @@ from backstory.ledger.core.errors import ScopeError, UsageError
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import MemoryScope, Scope
 from backstory.ledger.threads.delivery.turn_match import Said
-from backstory.outbox.fail_safe import FailSafeMemory
-from backstory.projections.context import Context
 
 _T = TypeVar("_T")
 
@@ -75,8 +74,7 @@ class BackstorySession:
             ScopeError: There is no user id, a name is invalid, or a shared memory is forbidden.
             UsageError: A value has the wrong type.
         """
-        if not isinstance(home, Backstory):
-            raise UsageError(f"home must be an open Backstory, got {type(home).__name__}")
+        self._memory = HostMemory(home, max_tokens)
         if isinstance(session, OpenAIConversationsSession):
             raise UsageError(
                 "an OpenAIConversationsSession cannot be wrapped, since the SDK treats it by its class: call "
@@ -93,19 +91,12 @@ class BackstorySession:
                 "this session has no user id: give BackstorySession a user_id=; for one memory of all users use "
                 'scope="global"'
             )
-        if max_tokens is not None:
-            checks.whole("max_tokens", max_tokens, 1, "a whole number of tokens")
         self._scope = Scope.of(user if scope == "user" else None, id_text("agent_name", agent_name))
         self._session = session
-        self._home = home
         self._thread = bounded_name(session.session_id)
-        self._max_tokens = max_tokens
         self._records = record
-        self._fail_safe = FailSafeMemory(home)
         self._given: dict[str, object] = {}
         """What the answer of the run under way is given, as its turn notes it."""
-        # The first block needs it; by then it may be there.
-        home.warm(timeout=0)
         self.session_id: str = session.session_id
         self.session_settings: SessionSettings | None = getattr(session, "session_settings", None)
 
@@ -149,7 +140,9 @@ class BackstorySession:
             data: What the SDK is about to send.
         """
         sent = data.model_data
-        block = await run_in_thread(self._block, sent.input)
+        # Other items do not show the topic, and may be unreadable.
+        spoken = filter(_is_spoken, sent.input)
+        block = await run_in_thread(self._memory.block, self._scope, spoken, self._thread)
         if block is None:
             return sent
         self._given = block.note()
@@ -161,7 +154,7 @@ class BackstorySession:
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Retry queued deliveries; return whether none is left within `timeout` seconds."""
-        return self._fail_safe.flush(timeout)
+        return self._memory.flush(timeout)
 
     def __getattr__(self, name: str) -> object:
         # Not through `self`, since a copy that is being made has no session yet.
@@ -186,33 +179,23 @@ class BackstorySession:
             if answer is not None and self._given:
                 messages[answer] = {**messages[answer], "metadata": self._given}
         except Exception as error:  # noqa: BLE001 a fault of memory must not break a run
-            self._home.faults.note(self._scope, "record", error)
+            self._memory.home.faults.note(self._scope, "record", error)
             return
-        self._fail_safe.record(self._scope, self._thread, messages)
+        self._memory.record(self._scope, self._thread, messages)
 
     def _withdraw(self, item: TResponseInputItem) -> None:
         def withdraw() -> None:
             kept = checks.kept_of([item])
             if not kept:
                 return
-            if self._fail_safe.waiting:
-                self._home.outbox.let_in(self._scope, _SETTLE_SECONDS)
-            turns = self._home.memory_of(self._scope).turns.of(self._thread)
+            self._memory.home.outbox.let_in(self._scope, _SETTLE_SECONDS)
+            turns = self._memory.home.memory_of(self._scope).turns.of(self._thread)
             # Items are taken from the end, so the turn is the newest one, or the item was never recorded.
             newest = turns.get(1)
             if newest and newest[0].role == kept[0].role and newest[0].content in Said.of(kept[0]).forms:
                 turns.delete(newest[0])
 
-        self._fail_safe.guarded(self._scope, "withdraw", withdraw, None)
-
-    def _block(self, items: list[TResponseInputItem]) -> Context | None:
-        def block() -> Context | None:
-            # Other items do not show the topic, and may be unreadable.
-            spoken = [item for item in items if _is_spoken(item)]
-            memory = self._home.memory_of(self._scope)
-            return memory.context(spoken, self._max_tokens, thread=self._thread)
-
-        return self._fail_safe.guarded(self._scope, "inject", block, None)
+        self._memory.guarded(self._scope, "withdraw", withdraw, None)
 
 
 def _role(item: object) -> object:

@@ -78,10 +78,12 @@ class Intake(Operations):
             What became of the delivery.
 
         Raises:
-            UsageError: The thread has no name, or one that is too long; the home is closed.
+            UsageError: The thread has no name, or one that is too long; the mode is none; the home is closed.
         """
         if not isinstance(thread, str) or not thread or len(thread) > MAX_NAME:
             raise UsageError(f"thread must be the conversation's id, a string of 1 to {MAX_NAME} characters")
+        if not isinstance(mode, Told) and mode not in get_args(Mode):
+            raise UsageError(f"mode must be conversation, branch, append or replace, got {mode!r}")
         home = self._services.home
         home.states.must_be_open()
         if not home.settings.enabled:
@@ -284,8 +286,6 @@ class Recording(Operations):
                 recorded.
             UsageError: The thread, the mode or a tag cannot be one.
         """
-        if mode not in get_args(Mode):
-            raise UsageError(f"mode must be conversation, branch, append or replace, got {mode!r}")
         sent = checks.messages_in(messages)
         kept = checks.kept_of(sent, keep_hidden, on_unreadable, read_tags(tags or ()))
         taken = self.intake.take_in(thread, kept, mode=mode, immediate=immediate)

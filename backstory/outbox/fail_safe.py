@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from backstory.checks import messages_in
+from backstory.checks import kept_of, messages_in
 from backstory.ledger.core.errors import LockTimeoutError, UsageError
 from backstory.ledger.core.scope import Scope, name_text
 from backstory.ledger.text.tags import read_tags, readable_tags
-from backstory.outbox.entry import OutboxEntry, Records
+from backstory.outbox.entry import OutboxEntry, TakesIn
 from backstory.outbox.faults import Faults, HasScope, SkippedReads, scope_of
 from backstory.outbox.outbox import SLOW_SECONDS, Outbox
 from backstory.results import RecordResult
@@ -26,8 +26,12 @@ _M = TypeVar("_M")
 _UNREAD_SECONDS = 30.0
 
 
-class AnyMemory(Records, HasScope, Protocol):
+class AnyMemory(HasScope, Protocol):
     """A memory handle, as far as it is recorded in and counted."""
+
+    @property
+    def intake(self) -> TakesIn:
+        """Where messages that were read are taken in."""
 
 
 class Home(Protocol):
@@ -108,27 +112,34 @@ class FailSafeMemory:
         """
         memory = _named(memory)
         scope = scope_of(memory)
-        try:
-            sent = messages_in(messages)
-        except Exception as error:  # noqa: BLE001 the host's list can raise anything
+        is_whole = True
+
+        def leave_out(_: int, error: Exception) -> None:
+            nonlocal is_whole
+            is_whole = False
             self._faults.note(scope, "record", error)
-            return None
+
         try:
             named = read_tags(tags or ())
         except UsageError as error:
             self._faults.note(scope, "record", error)
             named = readable_tags(tags or ())
+        try:
+            sent = messages_in(messages)
+            kept = kept_of(sent, keep_hidden, leave_out, named)
+        except Exception as error:  # noqa: BLE001 the host's messages and callback can raise anything
+            self._faults.note(scope, "record", error)
+            return None
         entry = OutboxEntry(
             scope,
             self._opens(memory),
             thread,
-            sent,
+            kept,
+            mode,
             immediate=immediate,
-            keep_hidden=keep_hidden,
-            on_unreadable=lambda error: self._faults.note(scope, "record", error),
             sent_before=sent_before,
-            mode=mode,
-            tags=named,
+            skipped=len(sent) - len(kept),
+            is_whole=is_whole,
         )
         return self._outbox.hand_over(entry)
 
@@ -144,21 +155,10 @@ class FailSafeMemory:
             mode: What it holds.
         """
         memory = _named(memory)
-        scope = scope_of(memory)
-        entry = OutboxEntry(
-            scope,
-            self._opens(memory),
-            thread,
-            (),
-            on_unreadable=lambda error: self._faults.note(scope, "record", error),
-            kept=list(kept),
-            mode=mode,
-        )
-        return self._outbox.hand_over(entry)
+        return self._outbox.hand_over(OutboxEntry(scope_of(memory), self._opens(memory), thread, list(kept), mode))
 
-    def _opens(self, memory: AnyMemory | Scope) -> Callable[[], AnyMemory]:
-        bs = self._bs
-        return (lambda: bs.memory_of(memory)) if isinstance(memory, Scope) else lambda: memory
+    def _opens(self, memory: AnyMemory | Scope) -> Callable[[], TakesIn]:
+        return lambda: (self._bs.memory_of(memory) if isinstance(memory, Scope) else memory).intake
 
     def guarded(self, memory: HasScope | Scope, doing: str, call: Callable[[], _T], otherwise: _T) -> _T:
         """Return the result of a call that reads memory.

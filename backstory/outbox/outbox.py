@@ -66,7 +66,7 @@ class _Pause(msgspec.Struct, frozen=True):
 
 
 class RetryQueue:
-    """The queued entries of each thread, oldest first, and the time of the next attempt; `count` is their number.
+    """The queued entries of each thread, oldest first, and the time of the next attempt.
 
     It does not lock; its user does.
     """
@@ -78,8 +78,11 @@ class RetryQueue:
         self._shut: set[Scope] = set()
         self._round = 0
         self._number = 0
-        self._bytes = 0
-        self.count = 0
+
+    @property
+    def count(self) -> int:
+        """The number of queued entries."""
+        return sum(len(queue.entries) for queue in list(self._queues.values()))
 
     def is_busy(self, key: ConversationKey) -> bool:
         """Whether the entries of a thread are being recorded."""
@@ -121,7 +124,7 @@ class RetryQueue:
     # Deliveries.
 
     def put(self, key: ConversationKey, entry: OutboxEntry, *, first: bool = False) -> list[OutboxEntry]:
-        """Add a packed entry as the last or the `first`; return the oldest entries, dropped to make room."""
+        """Add an entry as the last or the `first`; return the oldest entries, dropped to make room."""
         queue = self._queues.setdefault(key, _Line())
         last = queue.entries[-1] if queue.entries and not first else None
         if last is not None and entry.goes_on_from(last):
@@ -129,38 +132,35 @@ class RetryQueue:
             # and keeps its age, since the host will send these messages again if they are dropped.
             entry.immediate = entry.immediate or last.immediate
             entry.number = last.number
-            self._take_off(queue.entries.pop())
+            queue.entries.pop()
         else:
             self._number += 1
             entry.number = self._number
         if not queue.entries:
             queue.round = self._round
         (queue.entries.appendleft if first else queue.entries.append)(entry)
-        self.count += 1
-        self._bytes += entry.size
         return self._make_room()
 
     def take(self, key: ConversationKey, entry: OutboxEntry) -> None:
         """Remove the first entry of a thread, unless it was dropped meanwhile."""
         if self.first(key) is entry:
-            self._take_off(self._queues[key].entries.popleft())
-
-    def _take_off(self, entry: OutboxEntry) -> None:
-        self.count -= 1
-        self._bytes -= entry.size
+            self._queues[key].entries.popleft()
 
     def _make_room(self) -> list[OutboxEntry]:
         gone: list[OutboxEntry] = []
-        while self.count > self._limits.deliveries or (self._bytes > self._limits.bytes and self.count > 1):
+        while self._is_full():
             oldest = min(self._movable(), key=lambda found: found[1].number, default=None)
             if oldest is None:
                 break
             key, entry = oldest
             self._queues[key].entries.remove(entry)
-            self._take_off(entry)
             self._tidy(key)
             gone.append(entry)
         return gone
+
+    def _is_full(self) -> bool:
+        sizes = [entry.size for queue in self._queues.values() for entry in queue.entries]
+        return len(sizes) > self._limits.deliveries or (sum(sizes) > self._limits.bytes and len(sizes) > 1)
 
     def _movable(self) -> Iterator[tuple[ConversationKey, OutboxEntry]]:
         """Yield the oldest entry of each queue that is not being recorded."""
@@ -169,22 +169,14 @@ class RetryQueue:
             if len(queue.entries) > index:
                 yield key, queue.entries[index]
 
-    def drop(self, scopes: Collection[Scope]) -> None:
-        """Remove the entries of some memories."""
+    def drop(self, scopes: Collection[Scope] | None = None) -> list[OutboxEntry]:
+        """Remove and return the entries of some memories, else of all, including those being recorded."""
+        gone: list[OutboxEntry] = []
         for key, queue in list(self._queues.items()):
-            if key[0] in scopes:
-                for entry in queue.entries:
-                    self._take_off(entry)
+            if scopes is None or key[0] in scopes:
+                gone += queue.entries
                 queue.entries.clear()
                 self._tidy(key)
-
-    def clear(self) -> list[OutboxEntry]:
-        """Remove and return all entries, including those being recorded."""
-        gone = [entry for queue in self._queues.values() for entry in queue.entries]
-        for key, queue in list(self._queues.items()):
-            queue.entries.clear()
-            self._tidy(key)
-        self.count = self._bytes = 0
         return gone
 
     # When.
@@ -335,8 +327,7 @@ class Outbox(Jobs[ConversationKey]):
 
     def _put(self, key: ConversationKey, entry: OutboxEntry, *, first: bool = False) -> None:
         """Queue a delivery and wake the background thread; drop the oldest ones over the limits."""
-        entry.pack()
-        if entry.is_empty:
+        if not entry.kept:
             return
         with self._changed:
             gone = self._lines.put(key, entry, first=first)
@@ -450,7 +441,7 @@ class Outbox(Jobs[ConversationKey]):
         if self.flush(timeout):
             return True
         with self._changed:
-            left = self._lines.clear()
+            left = self._lines.drop()
             self._changed.notify_all()
         self._lose(left, "was still queued at the end")
         for scope in {entry.scope for entry in left}:

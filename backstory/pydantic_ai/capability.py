@@ -24,14 +24,12 @@ from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import AgentDepsT
 from pydantic_core import to_json
 
-from backstory import checks
 from backstory.home import Backstory
+from backstory.integrations.host_memory import HostMemory
 from backstory.integrations.identity import Identity, RunIdentity, check_scope
 from backstory.integrations.prompt_block import GAP, text_after_block
 from backstory.integrations.threads import run_in_thread
-from backstory.ledger.core.errors import UsageError
 from backstory.ledger.core.scope import MemoryScope, Scope
-from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.projections.context import Context
 
 _NAMED_BY = (
@@ -73,21 +71,13 @@ class BackstoryMemory(AbstractCapability[AgentDepsT]):
             ScopeError: A name is invalid, or a shared memory is forbidden.
             UsageError: A value has the wrong type.
         """
-        if not isinstance(home, Backstory):
-            raise UsageError(f"home must be an open Backstory, got {type(home).__name__}")
+        self._memory = HostMemory(home, max_tokens)
         check_scope(scope, strict=home.config.settings.strict_user_scope)
-        if max_tokens is not None:
-            checks.whole("max_tokens", max_tokens, 1, "a whole number of tokens")
-        self._home = home
         self._identity = Identity(scope, user_id, agent_name, named_by=_NAMED_BY)
-        self._max_tokens = max_tokens
         self._records = record
-        self._fail_safe = FailSafeMemory(home)
         self._run = RunIdentity(Scope())
         self._given: dict[str, object] = {}
         """What the answer of the run under way is given, as its turn notes it."""
-        # The first block needs it; by then it may be there.
-        home.warm(timeout=0)
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
@@ -121,7 +111,8 @@ class BackstoryMemory(AbstractCapability[AgentDepsT]):
         handler: WrapModelRequestHandler,
     ) -> ModelResponse:
         """Put the context block into what the model gets; the history stays as it is."""
-        block = await run_in_thread(self._block, request_context.messages)
+        run, spoken = self._run, _spoken(request_context.messages)
+        block = await run_in_thread(self._memory.block, run.scope, spoken, run.thread)
         if block is not None:
             self._given = block.note()
             messages = _with_block(request_context.messages, block)
@@ -130,23 +121,12 @@ class BackstoryMemory(AbstractCapability[AgentDepsT]):
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Retry queued deliveries; return whether none is left within `timeout` seconds."""
-        return self._fail_safe.flush(timeout)
+        return self._memory.flush(timeout)
 
     async def _record(self, run_id: str, role: str, words: str) -> None:
-        if not self._records or not words:
-            return
-        # A run that a durable engine runs again has the same id, and is not recorded twice.
-        message: dict[str, object] = {"role": role, "content": words, "id": f"{run_id}-{role}"}
-        if role == "assistant" and self._given:
-            message["metadata"] = self._given
-        await run_in_thread(self._fail_safe.record, self._run.scope, self._run.thread or run_id, [message])
-
-    def _block(self, messages: Sequence[ModelMessage]) -> Context | None:
-        def block() -> Context | None:
-            memory = self._home.memory_of(self._run.scope)
-            return memory.context([*_spoken(messages)], self._max_tokens, thread=self._run.thread)
-
-        return self._fail_safe.guarded(self._run.scope, "inject", block, None)
+        if self._records:
+            run, record = self._run, self._memory.record_words
+            await run_in_thread(record, run.scope, run.thread or run_id, (role, words), run_id, self._given)
 
 
 def _question(ctx: RunContext[AgentDepsT]) -> str:

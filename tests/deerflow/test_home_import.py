@@ -17,11 +17,13 @@ import yaml
 from fakes import FakeClock, open_home
 from older import Installed, created, empty, fact, open_storage
 
-from backstory.deerflow.home_import import import_if_due, import_once
+from backstory.deerflow import home_import
+from backstory.deerflow.home_import import import_if_due
 from backstory.home import Backstory
 from backstory.ledger.core.errors import InputError, StoreError
 from backstory.ledger.core.events import CandidateRejected, FactAdded
 from backstory.ledger.core.scope import Scope
+from backstory.outbox.fail_safe import FailSafeMemory
 
 TEA, OSLO, RUST = fact("fact_0a1b2c3d", "Likes tea"), fact("fact_12345678", "Lives in Oslo"), fact("f-3", "Writes Rust")
 
@@ -85,6 +87,10 @@ def contents(bs: Backstory, user: str | None, agent: str | None = None) -> list[
 
 def faults(bs: Backstory, user: str | None = None, agent: str | None = None) -> dict[tuple[str, str], int]:
     return {(one.doing, one.kind): one.count for one in bs.faults.of(bs.memory_of(Scope(user, agent)))}
+
+
+def import_once(bs: Backstory, source: Path, user: str | None, agent: str | None) -> bool:
+    return home_import.import_once(FailSafeMemory(bs), bs, source, Scope.of(user, agent))
 
 
 # What comes, and whose it is.

@@ -9,7 +9,6 @@ import pytest
 from hosts import ChatModel, learned, talk
 
 from backstory.deerflow.config import read_backend_config
-from backstory.deerflow.model_port import ChatModelPort
 from backstory.ledger.core.errors import ConfigError
 
 EVERY_KEY = {
@@ -151,7 +150,7 @@ def test_a_value_that_cannot_be_is_an_error_that_says_so(host, config, told):
     ],
 )
 def test_an_unknown_key_is_warned_of_once_and_the_agent_runs(host, caplog, monkeypatch, config, told):
-    monkeypatch.setattr("backstory.deerflow.model_port.foreign_chat_model", lambda _: ChatModelPort(ChatModel()))
+    monkeypatch.setattr("backstory.deerflow.model_port.make_chat_model", lambda _: ChatModel())
     manager = host.manager(ChatModel(), **config)
     manager.create_fact("Likes tea", user_id="ada")
     manager.close()

@@ -25,6 +25,7 @@ from backstory.ledger.core.errors import ModelUnavailableError, StoreError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.log.writer import Writer
 from backstory.memory import MemoryHandle
+from backstory.operations.recording import Intake
 
 ADA = Scope("ada")
 
@@ -79,11 +80,11 @@ def test_a_store_that_another_process_has_locked_keeps_an_agent_waiting_once(tmp
         mine = agent(bs, model, checkpointer=InMemorySaver())
         ask(mine, "before")
         tried = []
-        record = MemoryHandle.record
+        take_in = Intake.take_in
         monkeypatch.setattr(
-            MemoryHandle,
-            "record",
-            lambda *args, **more: tried.append(threading.current_thread()) or record(*args, **more),
+            Intake,
+            "take_in",
+            lambda *args, **more: tried.append(threading.current_thread()) or take_in(*args, **more),
         )
         with contextlib.ExitStack() as held:
             for lock in tmp_path.rglob("*.lock"):

@@ -4,52 +4,43 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import Field
 
+from backstory.integrations.tool_arguments import EXPIRES, FROM, SURE, TAGS, UNTIL
 from backstory.ledger.core.policy import CATEGORIES
 from backstory.mcp.answering import current
-from backstory.mcp.budget import Budget, ToolReply, cut, quoted
-from backstory.mcp.tools.memory_tool import MemoryTool
+from backstory.mcp.budget import ToolReply, cut, quoted
 from backstory.mcp.tools.reading import FactId
 from backstory.mcp.tools.results import FactResult
-from backstory.memory import MemoryHandle
 from backstory.operations.changing import FactFields
 from backstory.results import FactChange
 
 CategoryName: TypeAlias = Annotated[str, Field(min_length=1, max_length=100)]
 _KIND = f"What kind of fact it is: {', '.join(CATEGORIES)}, or a name of your own."
 Confidence: TypeAlias = Annotated[float, Field(ge=0, le=1)]
-_SURE = "How sure it is, from 0 to 1: high where the user said so, lower where you conclude it."
-_FROM = "Since when it is true, where that is known: 2026, 2026-03, 2026-03-05 or a moment."
-_UNTIL = "Until when it is true, to the end of that year, month or day."
-_EXPIRES = "Until when it is worth remembering, to the end of that year, month or day."
-_TAGS = "Names to find it by, such as a project; in an update all that it has from now on."
-_ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
-_CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
+ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
+CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 
 
 async def memory_add(
     content: Annotated[str, Field(description="The fact: one full sentence that is understood by itself.")],
     category: Annotated[CategoryName, Field(description=_KIND)] = "context",
-    confidence: Annotated[Confidence, Field(description=_SURE)] = 0.7,
+    confidence: Annotated[Confidence, Field(description=SURE)] = 0.7,
     *,
-    valid_from: Annotated[str | None, Field(description=_FROM)] = None,
-    valid_until: Annotated[str | None, Field(description=_UNTIL)] = None,
-    expires_at: Annotated[str | None, Field(description=_EXPIRES)] = None,
-    tags: Annotated[list[str] | None, Field(description=_TAGS)] = None,
+    valid_from: Annotated[str | None, Field(description=FROM)] = None,
+    valid_until: Annotated[str | None, Field(description=UNTIL)] = None,
+    expires_at: Annotated[str | None, Field(description=EXPIRES)] = None,
+    tags: Annotated[list[str] | None, Field(description=TAGS)] = None,
 ) -> Annotated[CallToolResult, FactResult]:
     """Remember a new fact about the user, for this conversation and all later ones.
 
     Use it when the user says something lasting: a preference, a correction, a goal, who they are, what they work
     on. Not for what matters to this conversation alone, and never for secrets.
     """
-    answering = current()
     stated = FactFields(valid_from=valid_from, valid_until=valid_until, expires_at=expires_at, tags=tags)
-    return await answering.tool(
-        "write",
-        lambda memory: _changed(answering.budget, "added", memory.add_fact(content, category, confidence, **stated)),
+    return await current().tool(
+        "write", lambda memory: _changed("added", memory.add_fact(content, category, confidence, **stated))
     )
 
 
@@ -57,54 +48,39 @@ async def memory_update(
     fact_id: FactId,
     content: Annotated[str | None, Field(description="The new text.")] = None,
     category: Annotated[CategoryName | None, Field(description="The new category.")] = None,
-    confidence: Annotated[Confidence | None, Field(description=_SURE)] = None,
+    confidence: Annotated[Confidence | None, Field(description=SURE)] = None,
     *,
-    valid_from: Annotated[str | None, Field(description=_FROM)] = None,
-    valid_until: Annotated[str | None, Field(description=_UNTIL)] = None,
-    expires_at: Annotated[str | None, Field(description=_EXPIRES)] = None,
-    tags: Annotated[list[str] | None, Field(description=_TAGS)] = None,
+    valid_from: Annotated[str | None, Field(description=FROM)] = None,
+    valid_until: Annotated[str | None, Field(description=UNTIL)] = None,
+    expires_at: Annotated[str | None, Field(description=EXPIRES)] = None,
+    tags: Annotated[list[str] | None, Field(description=TAGS)] = None,
 ) -> Annotated[CallToolResult, FactResult]:
     """Change a fact that is outdated, wrong or too vague; what is left out stays as it is.
 
     Facts that the user entered by hand cannot be changed by you: ask the user to do it.
     """
-    answering = current()
     stated = FactFields(valid_from=valid_from, valid_until=valid_until, expires_at=expires_at, tags=tags)
-    return await answering.tool(
-        "write",
-        lambda memory: _changed(
-            answering.budget, "updated", memory.edit_fact(fact_id, content, category, confidence, **stated)
-        ),
+    return await current().tool(
+        "write", lambda memory: _changed("updated", memory.edit_fact(fact_id, content, category, confidence, **stated))
     )
 
 
 async def memory_delete(
     fact_id: FactId,
     ended: Annotated[bool, Field(description="It was not wrong: it was true until now, or until a time.")] = False,
-    valid_until: Annotated[str | None, Field(description=_UNTIL)] = None,
+    valid_until: Annotated[str | None, Field(description=UNTIL)] = None,
 ) -> Annotated[CallToolResult, FactResult]:
     """Remove a fact that is wrong or no longer true, or that the user does not want remembered.
 
     Its history stays and memory_revert brings it back. To erase it for good, the user runs `backstory forget`.
     """
-    answering = current()
-    return await answering.tool("write", lambda memory: _deleted(answering.budget, memory, fact_id, ended, valid_until))
-
-
-def changing_tools() -> tuple[Tool, ...]:
-    """Make memory_add, memory_update and memory_delete."""
-    return (
-        MemoryTool.from_function(memory_add, title="Remember a fact", annotations=_ADDS),
-        MemoryTool.from_function(memory_update, title="Change a fact", annotations=_CHANGES),
-        MemoryTool.from_function(memory_delete, title="Forget a fact", annotations=_CHANGES),
+    return await current().tool(
+        "write",
+        lambda memory: _changed("deleted", memory.remove_fact(fact_id, ended=ended, valid_until=valid_until)),
     )
 
 
-def _deleted(budget: Budget, memory: MemoryHandle, fact_id: str, ended: bool, valid_until: str | None) -> ToolReply:
-    return _changed(budget, "deleted", memory.remove_fact(fact_id, ended=ended, valid_until=valid_until))
-
-
-def _changed(budget: Budget, status: Literal["added", "updated", "deleted"], done: FactChange) -> ToolReply:
+def _changed(status: Literal["added", "updated", "deleted"], done: FactChange) -> ToolReply:
     fact = done.fact
 
     def build(items: int, length: int) -> ToolReply:
@@ -121,4 +97,4 @@ def _changed(budget: Budget, status: Literal["added", "updated", "deleted"], don
         text = f"{status} {fact.id}: {quoted(result.content)} ({fact.category}, {fact.confidence:.2f})."
         return ToolReply(result, f"{text} It is commit {done.commit}.{gone}")
 
-    return budget.fill(len(done.evicted), build)
+    return current().budget.fill(len(done.evicted), build)

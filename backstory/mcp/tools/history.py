@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult
 from pydantic import Field
 
 from backstory.mcp.answering import current
-from backstory.mcp.budget import Budget, ToolReply, cut, name_of, quoted
-from backstory.mcp.tools.memory_tool import MemoryTool
-from backstory.mcp.tools.reading import DATA, READS, ThreadWanted
+from backstory.mcp.budget import ToolReply, cut, name_of, quoted
+from backstory.mcp.tools.reading import DATA, ThreadWanted
 from backstory.mcp.tools.results import CommitItem, DiffResult, HistoryResult, line_of, of_diff, shortened
 from backstory.memory import MemoryHandle
 from backstory.projections.history.views import LogEntry
@@ -35,12 +33,9 @@ async def memory_history(
 
     Use it to find the number of a change, for memory_diff and memory_revert.
     """
-    answering = current()
-    return await answering.tool(
+    return await current().tool(
         "read",
-        lambda memory: history_of(
-            answering.budget, memory, limit, fact_id=fact_id, thread=thread, since=since, before=before
-        ),
+        lambda memory: history_of(memory, limit, fact_id=fact_id, thread=thread, since=since, before=before),
     )
 
 
@@ -51,22 +46,10 @@ async def memory_diff(
     limit: Annotated[int, Field(ge=1, le=_MOST, description="How many changes at most.")] = 50,
 ) -> Annotated[CallToolResult, DiffResult]:
     """Compare memory at two moments: facts that were added, removed or changed, and sections that differ."""
-    answering = current()
-    return await answering.tool(
-        "read", lambda memory: _difference(answering.budget, memory, a, b, after=after, limit=limit)
-    )
-
-
-def history_tools() -> tuple[Tool, ...]:
-    """Make memory_history and memory_diff."""
-    return (
-        MemoryTool.from_function(memory_history, title="List changes of memory", annotations=READS),
-        MemoryTool.from_function(memory_diff, title="Compare memory at two moments", annotations=READS),
-    )
+    return await current().tool("read", lambda memory: _difference(memory, a, b, after=after, limit=limit))
 
 
 def history_of(
-    budget: Budget,
     memory: MemoryHandle,
     limit: int,
     *,
@@ -76,11 +59,8 @@ def history_of(
     before: int | None = None,
 ) -> ToolReply:
     """Return the changes of memory, the newest first, as many as fit."""
-    newest = memory.log(limit=1) if before is not None else ()
     # One more than the limit shows whether there are older ones.
-    newer = max(0, newest[0].seq - before + 1) if before is not None and newest else 0
-    found = memory.log(limit=newer + limit + 1, fact=fact_id, thread=thread, since=since)
-    entries = [entry for entry in found if before is None or entry.seq < before]
+    entries = memory.log(limit=limit + 1, fact=fact_id, thread=thread, since=since, before=before)
     shown = entries[:limit]
 
     def build(items: int, length: int) -> ToolReply:
@@ -91,7 +71,7 @@ def history_of(
         result = HistoryResult(commits=commits, count=items, next=following)
         return ToolReply(result, _history_text(result))
 
-    return budget.fill(len(shown), build)
+    return current().budget.fill(len(shown), build)
 
 
 def _commit(entry: LogEntry, length: int) -> CommitItem:
@@ -121,9 +101,7 @@ def _history_text(result: HistoryResult) -> str:
     return "\n".join(lines)
 
 
-def _difference(
-    budget: Budget, memory: MemoryHandle, a: int | str, b: int | str | None, *, after: int, limit: int
-) -> ToolReply:
+def _difference(memory: MemoryHandle, a: int | str, b: int | str | None, *, after: int, limit: int) -> ToolReply:
     if b is None:
         newest: Sequence[LogEntry] = memory.log(limit=1)
         b = newest[0].seq if newest else 0
@@ -147,4 +125,4 @@ def _difference(
             lines.append(f"{len(changes) - following} more: call it again with after={following}.")
         return ToolReply(result, "\n".join(lines) or f"Memory at {first} and at {second} is the same.")
 
-    return budget.fill(len(page), build)
+    return current().budget.fill(len(page), build)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import Field
 
-from backstory.mcp.answering import Answering, current
+from backstory.mcp.answering import current
 from backstory.mcp.budget import ToolReply, cut, name_of, quoted
-from backstory.mcp.tools.memory_tool import MemoryTool
 from backstory.mcp.tools.results import (
     ContextResult,
     EvidenceItem,
@@ -65,7 +63,6 @@ async def memory_search(
 
     Use it before you answer anything that may depend on what the user told you in earlier conversations.
     """
-    answering = current()
 
     def work(memory: MemoryHandle) -> ToolReply:
         found = memory.search(
@@ -78,9 +75,9 @@ async def memory_search(
             include_past=include_past,
             tags=tags,
         )
-        return answering.budget.fill(len(found), lambda items, length: _found(found, items, length))
+        return current().budget.fill(len(found), lambda items, length: _found(found, items, length))
 
-    return await answering.tool("read", work)
+    return await current().tool("read", work)
 
 
 async def memory_context(
@@ -94,8 +91,7 @@ async def memory_context(
 
     Use it once at the start of a conversation; for a single question memory_search is cheaper.
     """
-    answering = current()
-    return await answering.tool("read", lambda memory: _context(answering, memory, about, max_tokens, tags))
+    return await current().tool("read", lambda memory: _context(memory, about, max_tokens, tags))
 
 
 async def memory_why(
@@ -107,22 +103,12 @@ async def memory_why(
 
     Use it when the user asks why you know or believe something, or doubts it.
     """
-    answering = current()
 
     def work(memory: MemoryHandle) -> ToolReply:
         is_section = section_named(fact_id) is not None
-        return _origin(answering, memory.why_section(fact_id) if is_section else memory.why(fact_id))
+        return _origin(memory.why_section(fact_id) if is_section else memory.why(fact_id))
 
-    return await answering.tool("read", work)
-
-
-def reading_tools() -> tuple[Tool, ...]:
-    """Make memory_search, memory_context and memory_why."""
-    return (
-        MemoryTool.from_function(memory_search, title="Search memory", annotations=READS),
-        MemoryTool.from_function(memory_context, title="Read memory for a topic", annotations=READS),
-        MemoryTool.from_function(memory_why, title="Explain a memory", annotations=READS),
-    )
+    return await current().tool("read", work)
 
 
 def _found(found: Found, items: int, length: int) -> ToolReply:
@@ -166,10 +152,8 @@ def _item(hit: Hit, length: int) -> FoundItem:
     )
 
 
-def _context(
-    answering: Answering, memory: MemoryHandle, about: str | None, max_tokens: int | None, tags: list[str] | None
-) -> ToolReply:
-    budget = answering.budget
+def _context(memory: MemoryHandle, about: str | None, max_tokens: int | None, tags: list[str] | None) -> ToolReply:
+    budget = current().budget
     most = budget.tokens if max_tokens is None else min(max_tokens, budget.tokens)
     while True:
         block = memory.context(about, most, tags=tags)
@@ -189,7 +173,7 @@ def _context(
         most = max(1, min(most, block.tokens) - excess)
 
 
-def _origin(answering: Answering, why: Why | WhySection) -> ToolReply:
+def _origin(why: Why | WhySection) -> ToolReply:
     history = why.history[-_MOST_EVENTS:]
     evidence = why.evidence[:_MOST_EVENTS]
     older = len(why.history) - len(history) + len(why.evidence) - len(evidence)
@@ -224,7 +208,7 @@ def _origin(answering: Answering, why: Why | WhySection) -> ToolReply:
         )
         return ToolReply(result, _origin_text(result))
 
-    return answering.budget.fill(len(evidence) + len(history), build)
+    return current().budget.fill(len(evidence) + len(history), build)
 
 
 def _begin(why: Why | WhySection) -> Origin | None:

@@ -10,21 +10,19 @@ from typing import Annotated
 
 import msgspec
 from mcp.server.mcpserver import AcceptedElicitation, Elicit, ElicitationResult, Resolve
-from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import BaseModel, Field
 
 from backstory.ledger.core.errors import ConflictError, WrongExpectedVersionError
 from backstory.ledger.rules.undo import Note
-from backstory.mcp.answering import Confirmation, ToolFailure, can_ask, current, result_of
-from backstory.mcp.budget import Budget, ToolReply, cut, quoted
-from backstory.mcp.tools.memory_tool import MemoryTool
+from backstory.mcp.answering import ToolFailure, can_ask, current, result_of
+from backstory.mcp.budget import ToolReply, cut, quoted
 from backstory.mcp.tools.reading import DATA
 from backstory.mcp.tools.results import Change, RevertResult, line_of, of_events, shortened
 from backstory.memory import MemoryHandle
 from backstory.operations.undoing import UndoResult
 
-_UNDOES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
+UNDOES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 _SHOWN = 20
 _SHOWN_LENGTH = 300
 _OUTDATED = (
@@ -55,11 +53,9 @@ class Plan(msgspec.Struct, frozen=True):
     problem: str = ""
 
     @property
-    def conflicts(self) -> tuple[Note, ...]:
+    def conflicts(self) -> list[Note]:
         """What stands against it."""
-        if self.undo is None:
-            return ()
-        return (*self.undo.conflicts, *(self.undo.users.conflicts if self.undo.users else ()))
+        return [note for undo in _parts(self.undo) for note in undo.conflicts]
 
     @property
     def can_be_done(self) -> bool:
@@ -67,11 +63,15 @@ class Plan(msgspec.Struct, frozen=True):
         return bool(self.changes) and not self.conflicts
 
 
+def _parts(undo: UndoResult | None) -> list[UndoResult]:
+    """Return what is undone in the memory, and in the user's beside it."""
+    return [part for part in (undo, undo and undo.users) if part is not None]
+
+
 async def _plan(seq: int | str) -> Plan:
-    answering = current()
     try:
         # Who may not write must not learn here what would change.
-        return await answering.work("write", lambda memory: _planned(answering.codes, memory, seq))
+        return await current().work("write", lambda memory: _planned(memory, seq))
     except ToolFailure as failure:
         return Plan(0, problem=str(failure))
 
@@ -101,47 +101,37 @@ async def memory_revert(
     if planned.problem:
         return answering.failed(planned.problem)
     if not planned.can_be_done:
-        return result_of(_not_done(answering.budget, planned))
+        return result_of(_not_done(planned))
     was_asked = isinstance(asked, AcceptedElicitation) and asked.data is not None
     if not isinstance(asked, AcceptedElicitation) or (was_asked and not asked.data.undo):
-        return result_of(
-            _reply(answering.budget, planned, "declined", "The person did not agree, so nothing was undone.")
-        )
+        return result_of(_reply(planned, "declined", "The person did not agree, so nothing was undone."))
     if not was_asked and confirm is None:
         told = (
             "Nothing was undone yet. Show these changes to the person; only if they agree call memory_revert again "
             f"with seq={planned.seq} and confirm={planned.code}."
         )
-        return result_of(_reply(answering.budget, planned, "preview", told, confirm=planned.code))
+        return result_of(_reply(planned, "preview", told, confirm=planned.code))
     if not was_asked and not answering.codes.holds(planned.code, confirm or ""):
         return answering.failed(_WRONG)
-    return await answering.tool(
-        "write", lambda memory: _reverted(answering.budget, answering.codes, memory, planned), agreed=was_asked
-    )
+    return await answering.tool("write", lambda memory: _reverted(memory, planned), agreed=was_asked)
 
 
-def revert_tool() -> Tool:
-    """Make memory_revert."""
-    return MemoryTool.from_function(memory_revert, title="Undo a change of memory", annotations=_UNDOES)
-
-
-def _planned(codes: Confirmation, memory: MemoryHandle, named: int | str) -> Plan:
+def _planned(memory: MemoryHandle, named: int | str) -> Plan:
     head = memory.head()
     seq = memory.seq_of(named)
     undo = memory.revert(seq, dry_run=True)
-    events = (*undo.events, *(undo.users.events if undo.users else ()))
     return Plan(
         seq=seq,
         at=head.seq,
         undo=undo,
-        changes=tuple(of_events(events)),
-        code=codes.code(memory.scope, seq, head, undo),
+        changes=tuple(of_events(event for part in _parts(undo) for event in part.events)),
+        code=current().codes.code(memory.scope, seq, head, undo),
     )
 
 
-def _reverted(budget: Budget, codes: Confirmation, memory: MemoryHandle, planned: Plan) -> ToolReply:
+def _reverted(memory: MemoryHandle, planned: Plan) -> ToolReply:
     head = memory.head()
-    if _planned(codes, memory, planned.seq).code != planned.code:
+    if _planned(memory, planned.seq).code != planned.code:
         raise ConflictError(_OUTDATED)
     try:
         done = memory.expecting(head).revert(planned.seq)
@@ -150,21 +140,20 @@ def _reverted(budget: Budget, codes: Confirmation, memory: MemoryHandle, planned
     if done.commit is None:
         raise ConflictError(_OUTDATED)
     told = f"Commit {planned.seq} is undone, by commit {done.commit}; memory_revert of that one brings it back."
-    return _reply(budget, planned, "reverted", told, commit=done.commit)
+    return _reply(planned, "reverted", told, commit=done.commit)
 
 
-def _not_done(budget: Budget, planned: Plan) -> ToolReply:
+def _not_done(planned: Plan) -> ToolReply:
     if planned.conflicts:
         told = (
             f"Commit {planned.seq} was not undone, since this would overwrite later changes. Undo those first, or the "
             f"person runs `backstory revert {planned.seq} --force`."
         )
-        return _reply(budget, planned, "conflict", told)
-    return _reply(budget, planned, "nothing_to_undo", f"Nothing of commit {planned.seq} is in force any more.")
+        return _reply(planned, "conflict", told)
+    return _reply(planned, "nothing_to_undo", f"Nothing of commit {planned.seq} is in force any more.")
 
 
 def _reply(
-    budget: Budget,
     planned: Plan,
     status: str,
     told: str,
@@ -172,8 +161,7 @@ def _reply(
     commit: int | None = None,
     confirm: str | None = None,
 ) -> ToolReply:
-    undo = planned.undo
-    left_alone = () if undo is None else (*undo.superseded, *(undo.users.superseded if undo.users else ()))
+    left_alone = [note for undo in _parts(planned.undo) for note in undo.superseded]
 
     def build(items: int, length: int) -> ToolReply:
         shown = shortened(planned.changes[:items], length)
@@ -196,7 +184,7 @@ def _reply(
             lines.append(f"and {result.left_out} more changes")
         return ToolReply(result, "\n".join(lines))
 
-    return budget.fill(len(planned.changes), build)
+    return current().budget.fill(len(planned.changes), build)
 
 
 def _question(planned: Plan) -> str:

@@ -116,7 +116,7 @@ def test_a_thread_pauses_no_longer_for_what_was_given_up_in_it(bs: Backstory, el
     door.record(BOB, "t", exchange("tea"))
     assert set(door._outbox._lines._pauses) == {BOB}
     door._outbox.close(PATIENCE)
-    assert (door._outbox._lines._pauses, door._outbox._lines._bytes) == ({}, 0)
+    assert (door._outbox._lines._pauses, door._outbox.count) == ({}, 0)
 
 
 def test_an_outage_is_waited_for_however_long_it_lasts(bs: Backstory, elapsed: Elapsed, disk: Disk) -> None:
