@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
+from backstory.cli.pages.labels import show_local_times
 from backstory.cli.pages.page import Page, page, show_traceback, write_json, write_message
+from backstory.ledger.core.errors import BackstoryError, NoModelError, UsageError
 
 if TYPE_CHECKING:
     from backstory.home import Backstory
@@ -85,8 +87,6 @@ class Session:
         Raises:
             UsageError: --home is empty.
         """
-        from backstory.ledger.core.errors import UsageError
-
         if self.home == "":
             raise UsageError("--home is empty: name a folder, or leave the option out")
 
@@ -98,7 +98,6 @@ class Session:
             changes: Arguments of `Backstory.open` beside those that the global options give.
         """
         from backstory import Backstory
-        from backstory.ledger.core.errors import NoModelError
 
         self.check_home()
         opening: Callable[..., Backstory] = Backstory.open
@@ -161,8 +160,6 @@ class Session:
         try:
             yield
         except KeyboardInterrupt:
-            from backstory.ledger.core.errors import BackstoryError
-
             with contextlib.suppress(BackstoryError):
                 self.interrupted = f"interrupted: {left()}"
             raise
@@ -177,8 +174,6 @@ class Session:
 
     def page(self) -> Page:
         """Return a page on standard output; on a terminal its times are local ones unless --utc is given."""
-        from backstory.cli.pages.labels import show_local_times
-
         show_local_times(local=sys.stdout.isatty() and not self.utc)
         return page()
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from backstory.cli.pages.labels import counted, whose
+from backstory.cli.pages.page import Page, clean, write_json, write_raw
 from backstory.cli.session import Session, progress_of_total, session_of
+from backstory.ledger.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from backstory.cli.pages.page import Page
     from backstory.home import Backstory
     from backstory.projections.document.document import Document
     from backstory.results import PolicyResult
@@ -76,8 +78,6 @@ def rollback(
 
 def _target(argument: str | None, option: str | None, wanted: str) -> str:
     """Return the target of an undo, which is an argument or the option --to."""
-    from backstory.ledger.core.errors import UsageError
-
     if argument is not None and option not in (None, argument):
         raise UsageError(f"the target is given twice, as {argument} and as --to {option}: leave one of them out")
     target = option if argument is None else argument
@@ -128,9 +128,6 @@ def clear(
 
     Example: backstory --user ada clear --all-agents
     """
-    from backstory.cli.pages.labels import counted, whose
-    from backstory.ledger.core.errors import UsageError
-
     session = session_of(ctx)
     if all_agents and session.agent is not None:
         raise UsageError("--all-agents and --agent exclude each other: leave one of them out")
@@ -232,8 +229,6 @@ def export(
 
     Example: backstory export --markdown > MEMORY.md
     """
-    from backstory.cli.pages.page import clean, write_json, write_raw
-    from backstory.ledger.core.errors import UsageError
     from backstory.projections.document.markdown import markdown_of
 
     session = session_of(ctx)
@@ -250,9 +245,6 @@ def export(
 
 
 def _export_user(session: Session, user: str, *, alone: bool) -> None:
-    from backstory.cli.pages.labels import counted
-    from backstory.ledger.core.errors import UsageError
-
     if not alone:
         raise UsageError("--all-about writes a zip file: leave --markdown and --json out")
     if sys.stdout.isatty():

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from backstory.cli.pages.labels import counted
+from backstory.cli.pages.page import Page
 from backstory.cli.session import Session, confirmed, session_of
 from backstory.cli.verbs.facts import TagFilter
+from backstory.ledger.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from backstory.cli.pages.page import Page
     from backstory.hooks.hosts import HookChange
     from backstory.projections.context import Context
 
@@ -52,8 +54,6 @@ def context(
 
 
 def _left_out(found: Context) -> str:
-    from backstory.cli.pages.labels import counted
-
     left = (
         (found.left_out, "fact", ""),
         (found.sections_left_out, "section", ""),
@@ -105,7 +105,6 @@ def install(
     """
     from backstory.cli.verbs.serving import stated_command
     from backstory.hooks.hosts import HOSTS, change
-    from backstory.ledger.core.errors import UsageError
 
     session = session_of(ctx)
     if name not in HOSTS:

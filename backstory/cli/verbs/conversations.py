@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from backstory.cli.pages.labels import counted
 from backstory.cli.session import Session, progress, session_of
+from backstory.ledger.core.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from backstory.cli.pages.answers import RecordAnswer
@@ -75,7 +77,6 @@ def record(
     """
     from backstory.cli.inputs import read_conversation
     from backstory.cli.pages.tables import recorded_lines
-    from backstory.ledger.core.errors import InputError, UsageError
 
     if append and replace:
         raise UsageError("--append and --replace exclude each other: leave one of them out")
@@ -146,8 +147,6 @@ def _must_be_of_one_scope(session: Session, file: str, found: Conversation) -> N
     Raises:
         InputError: There are such messages.
     """
-    from backstory.ledger.core.errors import InputError
-
     strangers = found.strangers(session.user, session.agent)
     if not strangers:
         return
@@ -209,8 +208,6 @@ def _still_pending(session: Session, bs: Backstory, thread: str | None, *, every
 
 def _stays(waiting: Sequence[PendingThread | ParkedThread], thread: str | None, how: str, verb: str) -> str:
     """Count what an interrupted verb leaves undone, in one thread or in all."""
-    from backstory.cli.pages.labels import counted
-
     found = [one for one in waiting if thread in (None, one.thread)]
     if not found:
         return f"nothing stays {how}"
@@ -333,7 +330,6 @@ def turns(
     Example: backstory turns restore monday t3 t4
     """
     from backstory.cli.pages.tables import restored_lines, skipped_lines, summary_lines, superseded_lines, turn_lines
-    from backstory.ledger.core.errors import UsageError
 
     session = session_of(ctx)
     if restored:

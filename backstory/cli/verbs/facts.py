@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from backstory.cli import completion
+from backstory.cli.pages.page import Page
 from backstory.cli.session import session_of
+from backstory.ledger.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from backstory.cli.pages.page import Page
     from backstory.ledger.core.events import Attribute
     from backstory.results import FactChange
 
@@ -124,8 +125,6 @@ def edit(
 
     Example: backstory fact edit fact_2_0 "Lives in Bergen" --from 2026-03
     """
-    from backstory.ledger.core.errors import UsageError
-
     session = session_of(ctx)
     if text is not None and content is not None:
         raise UsageError("the new text is given twice: leave out --content")
@@ -170,7 +169,6 @@ def _all_of(given: list[str] | None) -> list[str] | None:
 
 
 def _pairs(given: list[str] | None) -> dict[str, Attribute]:
-    from backstory.ledger.core.errors import UsageError
     from backstory.ledger.text.tags import value_of
 
     pairs = [one.partition("=") for one in given or ()]

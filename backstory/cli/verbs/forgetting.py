@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from backstory.cli.pages.labels import counted, size
+from backstory.cli.pages.page import Column, Page
 from backstory.cli.session import Session, confirmed, session_of
+from backstory.ledger.core.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from backstory.cli.pages.page import Page
     from backstory.memory import MemoryHandle
     from backstory.results import Forgotten, RemovedUser
 
@@ -52,8 +54,6 @@ def forget(
 
     Example: backstory forget --matching "Main Street 4" --dry-run
     """
-    from backstory.ledger.core.errors import UsageError
-
     session = session_of(ctx)
     if sum(one is not None for one in (fact, thread, matching)) + everything + whole_user != 1:
         raise UsageError(
@@ -97,7 +97,6 @@ def _forget_user(session: Session, *, dry_run: bool, asks: bool) -> None:
         NotFoundError: There is no such user; the message names the nearest.
     """
     from backstory.cli.nearest import missing
-    from backstory.ledger.core.errors import NotFoundError, UsageError
 
     scope = session.scope
     if scope.user is None or scope.agent is not None:
@@ -116,15 +115,11 @@ def _forget_user(session: Session, *, dry_run: bool, asks: bool) -> None:
 
 
 def _removed_in_words(removed: RemovedUser) -> str:
-    from backstory.cli.pages.labels import counted, size
-
     memories = counted(len(removed.scopes), "memory", "memories")
     return f"user {removed.user} with {memories} in {counted(removed.files, 'file')} ({size(removed.bytes)})"
 
 
 def _removed_lines(page: Page, removed: RemovedUser, *, dry_run: bool) -> None:
-    from backstory.cli.pages.page import Column
-
     numbers = (Column(name, right=True) for name in ("commits", "facts", "turns"))
     rows = ((one.agent or "-", str(one.commits), str(one.facts), str(one.turns)) for one in removed.scopes)
     page.table((Column("agent", "cyan"), *numbers), rows)
@@ -139,8 +134,6 @@ def _removed_lines(page: Page, removed: RemovedUser, *, dry_run: bool) -> None:
 
 
 def _confirmed(planned: Forgotten) -> bool:
-    from backstory.cli.pages.labels import counted
-
     facts = _facts(planned)
     more = ", …" if len(facts) > _MOST_NAMED else ""
     of = f", those of {', '.join(facts[:_MOST_NAMED])}{more} among them" if facts else ""
@@ -153,9 +146,6 @@ def _facts(forgotten: Forgotten) -> list[str]:
 
 
 def _lines(page: Page, forgotten: Forgotten, *, dry_run: bool) -> None:
-    from backstory.cli.pages.labels import counted
-    from backstory.cli.pages.page import Column
-
     columns = (Column("stream", "cyan"), Column("commit", right=True), Column("what"), Column("of"))
     rows = ((one.stream, str(one.seq), one.what, one.fact or one.section or "") for one in forgotten.redacted)
     page.table(columns, rows)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backstory.cli.pages.page import json_text, write_raw
+from backstory.cli.pages.labels import counted
+from backstory.cli.pages.page import Page, json_text, write_raw
 from backstory.cli.session import session_of
+from backstory.ledger.core.errors import UsageError
 
 if TYPE_CHECKING:
     from backstory.cli.pages.answers import Drawn
-    from backstory.cli.pages.page import Page
     from backstory.projections.graph import Graph, MessageFlow
 
 
@@ -76,8 +77,6 @@ def graph(
 
     Example: backstory graph --fact fact_2_0 --out why.dot
     """
-    from backstory.ledger.core.errors import UsageError
-
     session = session_of(ctx)
     if messages and fact is not None:
         raise UsageError("--messages and --fact exclude each other: leave one of them out")
@@ -110,8 +109,6 @@ def _format_of(target: Path) -> GraphFormat:
     Raises:
         UsageError: The name has another ending.
     """
-    from backstory.ledger.core.errors import UsageError
-
     ending = target.suffix.lower()
     if ending in _ENDINGS:
         return _ENDINGS[ending]
@@ -141,8 +138,6 @@ def _write(target: Path, text: str, *, force: bool) -> None:
     Raises:
         UsageError: `target` is a folder, its folder does not exist, or it is another kind of file.
     """
-    from backstory.ledger.core.errors import UsageError
-
     path = target.resolve()
     if path.is_dir():
         raise UsageError(f"{target} is a folder: name a file in it")
@@ -197,8 +192,6 @@ def _summary(target: Path, chosen: GraphFormat, drawn: Graph | MessageFlow) -> D
 
 
 def _lines(page: Page, drawn: Drawn) -> None:
-    from backstory.cli.pages.labels import counted
-
     shown = ", ".join(counted(count, name.removesuffix("s")) for name, count in drawn.shown.items())
     page.line(("wrote ", "bold green"), f"{drawn.written}: {shown}")
     left = [counted(count, name.removesuffix("s")) for name, count in drawn.left_out.items() if count]

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from backstory.cli import completion
+from backstory.cli.pages.labels import whose
+from backstory.cli.pages.page import Page, write_json
 from backstory.cli.session import Session, progress, session_of
+from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.kinds import LedgerCauseKind, words_of
 
 if TYPE_CHECKING:
-    from backstory.cli.pages.page import Page
     from backstory.home import Backstory
     from backstory.ledger.core.scope import Scope
     from backstory.memory import MemoryHandle
@@ -45,7 +47,6 @@ def show(
 
     Example: backstory show --at "2026-03-12 10:30:00Z"
     """
-    from backstory.cli.pages.labels import whose
     from backstory.cli.pages.tables import document_page, fact_table, full_line
 
     session = session_of(ctx)
@@ -151,8 +152,6 @@ class _Selection:
         self, bs: Backstory, *, limit: int | None, thread: str | None, since: str | None
     ) -> list[tuple[Scope, LogEntry]]:
         """Return the commits of all memories, newest first."""
-        from backstory.ledger.core.errors import NotFoundError
-
         found: list[tuple[Scope, LogEntry]] = []
         for owner in bs.owners():
             # Most memories do not have the thread.
@@ -164,8 +163,6 @@ class _Selection:
 
 
 def _usage(text: str) -> Exception:
-    from backstory.ledger.core.errors import UsageError
-
     return UsageError(text)
 
 
@@ -181,7 +178,6 @@ def _follow(
 ) -> None:
     """Print new commits until interrupted; with `limit` or `since` first the matching old ones."""
     from backstory.cli.pages.history import log_row
-    from backstory.cli.pages.page import write_json
     from backstory.ledger.core.commit import unseal
     from backstory.ledger.core.scope import LEDGER
     from backstory.projections.history.views import concerns, entry

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from backstory.cli.pages.labels import in_seconds
+from backstory.cli.pages.page import Column, Page
 from backstory.cli.session import progress, session_of
 
 if TYPE_CHECKING:
-    from backstory.cli.pages.page import Page
     from backstory.projections.integrity.remedies import Check
 
 _LONG_COPY = 2000
@@ -185,9 +186,6 @@ def repair(
 
 
 def _checks_table(page: Page, checks: Sequence[Check]) -> None:
-    from backstory.cli.pages.labels import in_seconds
-    from backstory.cli.pages.page import Column
-
     columns = (Column("ok"), Column("check", "cyan"), Column("what", folds=True))
     page.table(columns, (("ok" if check.ok else "NOT ok", check.check, in_seconds(check.hint)) for check in checks))
 

@@ -8,6 +8,7 @@ import typer
 
 from backstory.cli.pages.page import write_raw
 from backstory.cli.session import progress, session_of
+from backstory.ledger.core.errors import UsageError
 
 
 def verify(
@@ -37,7 +38,6 @@ def verify(
     """
     from backstory.cli.pages.answers import in_scope
     from backstory.cli.pages.history import verification_lines, verification_table
-    from backstory.ledger.core.errors import UsageError
     from backstory.ledger.core.scope import Scope
 
     session = session_of(ctx)
@@ -131,7 +131,6 @@ def _write_secret(file: str, secret: str) -> None:
     """Write a secret to a new file with mode 0600."""
     import os
 
-    from backstory.ledger.core.errors import UsageError
     from backstory.ledger.disk.files import refused, write_whole
 
     try:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from backstory.cli.pages.labels import counted
+from backstory.cli.pages.page import Column, Page
 from backstory.cli.session import Session, confirmed, progress, session_of
+from backstory.ledger.core.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
-    from backstory.cli.pages.page import Page
     from backstory.memory_tests.comparison import Compared, FileComparison
     from backstory.memory_tests.judging import Judgement
     from backstory.memory_tests.run import FileResult, TestResult
@@ -45,7 +47,6 @@ def reextract(
     Example: backstory reextract --model gpt-5-mini --max-calls 50
     """
     from backstory.cli.inputs import read_recorded_replies
-    from backstory.ledger.core.errors import UsageError
 
     session = session_of(ctx)
     answers = read_recorded_replies(replies)
@@ -66,8 +67,6 @@ def reextract(
 def _comparison(page: Page, found: Reextracted) -> None:
     """Show the differences of memory, and the cost of both extractions side by side."""
     from backstory.cli.pages.history import diff_lines
-    from backstory.cli.pages.labels import counted
-    from backstory.cli.pages.page import Column
 
     if found.again.updates > found.again.failed or not found.recorded.updates:
         diff_lines(page, found)
@@ -146,8 +145,6 @@ def run_tests(
 def _make_test(session: Session, what: str, files: Sequence[str], renamed: Sequence[str], *, yes: bool) -> None:
     """Write a test of a fact or a commit, after its words were shown."""
     from backstory.cli.pages.answers import WrittenTest
-    from backstory.cli.pages.labels import counted
-    from backstory.ledger.core.errors import UsageError
     from backstory.memory_tests.incident import incident_of
 
     if len(files) > 1:
@@ -186,8 +183,6 @@ def _make_test(session: Session, what: str, files: Sequence[str], renamed: Seque
 
 
 def _write(path: Path, data: bytes) -> None:
-    from backstory.ledger.core.errors import StoreError
-
     try:
         path.write_bytes(data)
     except OSError as error:
@@ -223,8 +218,6 @@ def _value(value: object) -> str:
 
 
 def _test_lines(page: Page, result: TestResult) -> None:
-    from backstory.cli.pages.labels import counted
-
     for one in result.files:
         _file_lines(page, one)
     total = counted(result.passed + result.failed, "expectation")
@@ -233,8 +226,6 @@ def _test_lines(page: Page, result: TestResult) -> None:
 
 
 def _file_lines(page: Page, result: FileResult) -> None:
-    from backstory.cli.pages.labels import counted
-
     tokens = f", {result.tokens_in:,} tokens in and {result.tokens_out:,} out" if result.tokens_in else ""
     what = f"{counted(result.updates, 'update')}, {counted(len(result.memory), 'fact')}{tokens}"
     page.line((result.file, "bold"), f": {what}")
@@ -245,8 +236,6 @@ def _file_lines(page: Page, result: FileResult) -> None:
 
 
 def _verdict_lines(page: Page, verdict: Judgement) -> None:
-    from backstory.cli.pages.labels import counted
-
     rate = f" ({verdict.held} of {verdict.runs} runs)" if verdict.runs > 1 else ""
     mark = ("holds ", "green") if verdict.ok else ("FAILS ", "bold red")
     page.line(mark, f" {verdict.expect}{rate}", indent=2)

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from backstory.cli.pages.labels import moment
+from backstory.cli.pages.page import Column, Page
 from backstory.cli.session import Session, progress_of_total, session_of
 from backstory.cli.verbs.facts import TagFilter
+from backstory.ledger.core.errors import ModelError, UnavailableError
 
 if TYPE_CHECKING:
-    from backstory.cli.pages.page import Page
     from backstory.ledger.core.scope import Scope
     from backstory.projections.search.results import Explanation, Found, Hit
     from backstory.projections.search.vectors.background_embedding import Embedded
@@ -89,8 +91,6 @@ def _note_coverage(session: Session, found: Found) -> None:
 
 
 def _hits(page: Page, found: Found) -> None:
-    from backstory.cli.pages.page import Column
-
     if not found:
         page.line(("Nothing was found.", "dim"))
         return
@@ -124,8 +124,6 @@ def _ranked(hit: Hit, *, by: bool) -> tuple[str, ...]:
 
 
 def _said(hit: Hit) -> tuple[str, str, str]:
-    from backstory.cli.pages.labels import moment
-
     return moment(hit.at or ""), hit.thread or "", hit.name or hit.role or ""
 
 
@@ -203,8 +201,6 @@ def _embedding(session: Session, owner: Scope | None = None) -> Iterator[Callabl
 @contextmanager
 def _model_required() -> Iterator[None]:
     """Turn a model error into a failure (exit 3): a missing model is not a negative answer (exit 1)."""
-    from backstory.ledger.core.errors import ModelError, UnavailableError
-
     try:
         yield
     except ModelError as error:
@@ -223,8 +219,6 @@ def _embedded(page: Page, result: Embedded) -> None:
 
 
 def _embedded_table(page: Page, results: list[tuple[Scope, Embedded]]) -> None:
-    from backstory.cli.pages.page import Column
-
     numbers = (Column(name, right=True) for name in ("embedded", "of", "now"))
     columns = (Column("user", "cyan"), Column("agent", "cyan"), *numbers)
     rows = ((s.user or "-", s.agent or "-", f"{r.embedded:,}", f"{r.total:,}", f"{r.new:,}") for s, r in results)

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from backstory.cli.pages.page import Page
 from backstory.cli.session import Session, session_of
+from backstory.ledger.core.errors import ConfigError, UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from backstory import Backstory
-    from backstory.cli.pages.page import Page
     from backstory.http.access.tokens import NewToken, Token, TokenFile
     from backstory.mcp.client_config import ClientConfig
     from backstory.worker import Worker
@@ -52,8 +53,6 @@ def serve(
 
     Example: backstory serve --port 8765
     """
-    from backstory.ledger.core.errors import ConfigError, UsageError
-
     session = session_of(ctx)
     session.check_home()
     try:
@@ -110,7 +109,6 @@ def worker(
     """
     from backstory import Backstory
     from backstory.copies import LocalCopies
-    from backstory.ledger.core.errors import UsageError
     from backstory.worker import Selection, Worker
 
     session = session_of(ctx)
@@ -144,8 +142,6 @@ def _must_take_changes(home: Backstory) -> None:
     Raises:
         SealedError: It has moved, so nothing can be learned in it any more.
     """
-    from backstory.ledger.core.errors import UnavailableError
-
     seal = None
     with suppress(UnavailableError):
         seal = home.store.seal()
@@ -168,8 +164,6 @@ class _Probed:
     """
 
     def __init__(self, host: str, port: int) -> None:
-        from backstory.ledger.core.errors import ConfigError
-
         try:
             from backstory.http.metrics import WorkerMetrics
             from backstory.http.server import listen
@@ -225,8 +219,6 @@ def mcp(
 
     Example: backstory --user ada mcp --print-config claude
     """
-    from backstory.ledger.core.errors import UsageError
-
     session = session_of(ctx)
     if print_config is not None:
         config = _config(session, print_config, url)
@@ -241,8 +233,6 @@ def mcp(
 
 
 def _serve(session: Session) -> None:
-    from backstory.ledger.core.errors import ConfigError
-
     try:
         from backstory.mcp.server import serve_stdio
     except ModuleNotFoundError as error:
@@ -314,8 +304,6 @@ def add(
 
     Example: backstory token add laptop --for ada --right write
     """
-    from backstory.ledger.core.errors import UsageError
-
     session = session_of(ctx)
     if bool(for_user) == all_users:
         raise UsageError("say whose memories the token covers: --for USER, or --all-users")
