@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,12 +18,15 @@ from backstory.cli.pages.page import Page, page, show_traceback, write_json, wri
 from backstory.ledger.core.errors import BackstoryError, NoModelError, UsageError
 
 if TYPE_CHECKING:
+    import msgspec
+
     from backstory.home import Backstory
     from backstory.ledger.core.scope import Scope
     from backstory.memory import MemoryHandle
     from backstory.services.services import Progress
 
 
+R = TypeVar("R", bound="msgspec.Struct")
 T = TypeVar("T")
 
 _LONG_INDEXING_KIB = 16 * 1024
@@ -171,6 +174,15 @@ class Session:
             self.answered = True
         else:
             show(self.page(), value)
+
+    def answer_each(
+        self, results: Sequence[tuple[Scope, R]], show: Callable[[Page, Sequence[tuple[Scope, R]]], None]
+    ) -> None:
+        """Print the results of several memories; as JSON each is an object with its user and agent."""
+        from msgspec import to_builtins
+
+        found = [{"user": scope.user, "agent": scope.agent, **to_builtins(result)} for scope, result in results]
+        self.answer(found, lambda page, _: show(page, results))
 
     def page(self) -> Page:
         """Return a page on standard output; on a terminal its times are local ones unless --utc is given."""

@@ -8,16 +8,9 @@ import msgspec
 
 from backstory.cli.pages.labels import counted
 from backstory.cli.pages.page import Page
-from backstory.ledger.core.scope import Scope
 from backstory.lifecycle.copying import CancelledCopy, CopiedHome
 from backstory.projections.history.views import LogEntry
 from backstory.results import ImportedDocument, ReadFile, RecordResult
-
-
-def in_scope(scope: Scope, result: msgspec.Struct) -> dict[str, object]:
-    """Return a result as a JSON value with its scope."""
-    return {"user": scope.user, "agent": scope.agent, **msgspec.to_builtins(result)}
-
 
 _COUNTS = ("threads", "turns", "skipped", "superseded", "cut")
 """What is summed up over deliveries and scopes."""

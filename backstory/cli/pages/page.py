@@ -108,10 +108,14 @@ class PlainPage:
         for line in clean(text).split("\n"):
             _print(f"{' ' * indent}| {line}")
 
-    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, indent: int = 0) -> None:
-        """Write a table; nothing if there are no rows."""
+    def table(
+        self, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, indent: int = 0, none: str = ""
+    ) -> None:
+        """Write a table; if there are no rows the sentence `none`, if it is given."""
         body = [[one_line(cell) for cell in row] for row in rows]
         if not body:
+            if none:
+                self.line((none, "dim"))
             return
         lines = [[column.name.upper() for column in columns], *body]
         widths = [min(_WIDEST, max(map(_width, cells))) for cells in zip(*lines, strict=True)]
@@ -149,7 +153,9 @@ class RichPage:
             bar.add_row("▏", self._cell(line))
         self._console.print(Padding(bar, (0, 0, 0, indent)))
 
-    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, indent: int = 0) -> None:
+    def table(
+        self, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, indent: int = 0, none: str = ""
+    ) -> None:
         """See `PlainPage.table`."""
         from rich.padding import Padding
         from rich.table import Table
@@ -171,6 +177,8 @@ class RichPage:
             hidden = [column.name for index, column in enumerate(columns) if index not in shown]
             if hidden:
                 self.line((f"A wider terminal shows more: {', '.join(hidden)}.", "dim"), indent=indent)
+        elif none:
+            self.line((none, "dim"))
 
     @staticmethod
     def _cell(text: str) -> Text:

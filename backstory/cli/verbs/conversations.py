@@ -173,7 +173,6 @@ def extract(
     Example: backstory extract --replies answers.jsonl --clock turns
     """
     from backstory.cli.inputs import read_recorded_replies
-    from backstory.cli.pages.answers import in_scope
     from backstory.cli.pages.tables import extracted_lines, extracted_table, nothing_extracted
 
     session = session_of(ctx)
@@ -182,7 +181,7 @@ def extract(
     with session.opened() as bs, session.when_interrupted(lambda: _still_pending(session, bs, thread, every=every)):
         if every:
             results = _extract_all(session, bs, answers, thread, backdate=backdate)
-            session.answer([in_scope(*one) for one in results], lambda page, _: extracted_table(page, results))
+            session.answer_each(results, extracted_table)
             failed = sum(result.failed for _, result in results)
         else:
             memory = session.named(bs)

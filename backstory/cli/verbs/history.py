@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -19,7 +18,6 @@ from backstory.ledger.core.kinds import LedgerCauseKind, words_of
 if TYPE_CHECKING:
     from backstory.home import Backstory
     from backstory.ledger.core.scope import Scope
-    from backstory.memory import MemoryHandle
     from backstory.projections.document.document import Document
     from backstory.projections.history.views import LogEntry
 
@@ -93,89 +91,50 @@ def log(
 
     Example: backstory log --thread monday --since 2026-03-01
     """
-    from backstory.cli.pages.answers import in_scope
     from backstory.cli.pages.history import log_of_all_table, log_table
 
     session = session_of(ctx)
-    selection = _Selection.of(kind, by)
-    if follow and (every or selection.limits):
-        raise _usage("--follow prints all new commits of one memory: leave out --all, --kind and --by")
+    if kind is not None and kind not in _KINDS:
+        raise UsageError(f"--kind must be one of {', '.join(_KINDS)}, got {kind!r}")
+    selects = kind is not None or by is not None
+    if follow and (every or selects):
+        raise UsageError("--follow prints all new commits of one memory: leave out --all, --kind and --by")
     if every and fact is not None:
-        raise _usage("--fact is about one memory, since ids repeat in others: leave out --all")
+        raise UsageError("--fact is about one memory, since ids repeat in others: leave out --all")
+    found: list[tuple[Scope, LogEntry]] = []
     with session.opened() as bs:
-        if every:
-            found = selection.of_all(bs, limit=limit, thread=thread, since=since)
-            most = _SCREEN_ROWS if limit is None and not session.as_json and sys.stdout.isatty() else len(found)
-            answer = [in_scope(*one) for one in found]
-            session.answer(answer, lambda page, _: log_of_all_table(page, found[:most]))
-            if len(found) > most:
-                session.note(f"{len(found) - most} older commits are not shown: use --limit {len(found)} to see them")
-            return
-        memory = session.named(bs)
         if follow:
-            _follow(session, bs, memory, limit=limit, fact=fact, thread=thread, since=since)
-        entries = memory.log(limit=None if selection.limits else limit, fact=fact, thread=thread, since=since)
-        entries = tuple(filter(selection.holds, entries))[:limit]
-        most = _SCREEN_ROWS if limit is None and not session.as_json and sys.stdout.isatty() else len(entries)
-        session.answer(entries if session.as_json else entries[:most], log_table)
-    if len(entries) > most:
-        session.note(f"{len(entries) - most} older commits are not shown: use --limit {len(entries)} to see them")
+            _follow(session, bs, limit=limit, fact=fact, thread=thread, since=since)
+        for memory in map(bs.memory_of, bs.owners()) if every else (session.named(bs),):
+            # Of all memories most do not have the thread.
+            with suppress(NotFoundError) if every else nullcontext():
+                entries = memory.log(limit=None if selects else limit, fact=fact, thread=thread, since=since)
+                found += [(memory.scope, one) for one in entries if _is_of(one, kind, by)]
+        if every:
+            found.sort(key=lambda one: one[1].at, reverse=True)
+        found = found[:limit]
+        most = _SCREEN_ROWS if limit is None and not session.as_json and sys.stdout.isatty() else len(found)
+        if every:
+            session.answer_each(found[:most], log_of_all_table)
+        else:
+            session.answer([one for _, one in found[:most]], log_table)
+    if len(found) > most:
+        session.note(f"{len(found) - most} older commits are not shown: use --limit {len(found)} to see them")
 
 
 _KINDS = words_of(LedgerCauseKind)
 
 
-@dataclass(frozen=True)
-class _Selection:
-    """Which commits `log` lists: of a kind, and of an author."""
-
-    kind: str | None
-    by: str | None
-
-    @classmethod
-    def of(cls, kind: str | None, by: str | None) -> _Selection:
-        if kind is not None and kind not in _KINDS:
-            raise _usage(f"--kind must be one of {', '.join(_KINDS)}, got {kind!r}")
-        return cls(kind, None if by is None else by.casefold())
-
-    @property
-    def limits(self) -> bool:
-        """Whether it leaves any commit out."""
-        return self.kind is not None or self.by is not None
-
-    def holds(self, entry: LogEntry) -> bool:
-        cause = entry.cause
-        named = f"{cause.actor or ''}\n{cause.model or ''}".casefold()
-        return self.kind in (None, cause.kind) and (self.by is None or self.by in named)
-
-    def of_all(
-        self, bs: Backstory, *, limit: int | None, thread: str | None, since: str | None
-    ) -> list[tuple[Scope, LogEntry]]:
-        """Return the commits of all memories, newest first."""
-        found: list[tuple[Scope, LogEntry]] = []
-        for owner in bs.owners():
-            # Most memories do not have the thread.
-            with suppress(NotFoundError):
-                entries = bs.memory_of(owner).log(limit=None if self.limits else limit, thread=thread, since=since)
-                found += [(owner, entry) for entry in entries if self.holds(entry)]
-        found.sort(key=lambda one: one[1].at, reverse=True)
-        return found[:limit]
-
-
-def _usage(text: str) -> Exception:
-    return UsageError(text)
+def _is_of(entry: LogEntry, kind: str | None, by: str | None) -> bool:
+    """Whether a commit is of a kind, and of an author whose name contains a text."""
+    cause = entry.cause
+    named = f"{cause.actor or ''}\n{cause.model or ''}".casefold()
+    return kind in (None, cause.kind) and (by is None or by.casefold() in named)
 
 
 def _follow(
-    session: Session,
-    bs: Backstory,
-    memory: MemoryHandle,
-    *,
-    limit: int | None,
-    fact: str | None,
-    thread: str | None,
-    since: str | None,
-) -> None:
+    session: Session, bs: Backstory, *, limit: int | None, fact: str | None, thread: str | None, since: str | None
+) -> NoReturn:
     """Print new commits until interrupted; with `limit` or `since` first the matching old ones."""
     from backstory.cli.pages.history import log_row
     from backstory.ledger.core.commit import unseal
@@ -189,6 +148,7 @@ def _follow(
             session.page().line("  ".join(part for part in log_row(one) if part))
         sys.stdout.flush()
 
+    memory = session.named(bs)
     stream = memory.scope.stream(LEDGER)
     wanted = None if fact is None else memory.fact_id(fact)
     head = memory.head()

@@ -36,7 +36,6 @@ def verify(
 
     Example: backstory verify --note head.note --key ada.pub
     """
-    from backstory.cli.pages.answers import in_scope
     from backstory.cli.pages.history import verification_lines, verification_table
     from backstory.ledger.core.scope import Scope
 
@@ -65,7 +64,7 @@ def verify(
                 for number, owner in enumerate(owners, 1):
                     results.append((owner, bs.memory_of(owner).verify()))
                     step(number)
-            session.answer([in_scope(*one) for one in results], lambda page, _: verification_table(page, results))
+            session.answer_each(results, verification_table)
             ok = all(result.ok for _, result in results)
     if not ok:
         raise typer.Exit(1)

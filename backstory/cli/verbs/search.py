@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -159,8 +159,6 @@ def embed(
 
     Example: backstory embed --all
     """
-    from backstory.cli.pages.answers import in_scope
-
     session = session_of(ctx)
     with session.opened() as bs, _model_required():
         if not every:
@@ -178,7 +176,7 @@ def embed(
                 left = None if ends is None else ends - time.monotonic()
                 left = 0.0 if left is not None and left < 0 else left
                 results.append((owner, memory.embed(timeout=left, progress=step)))
-        session.answer([in_scope(*one) for one in results], lambda page, _: _embedded_table(page, results))
+        session.answer_each(results, _embedded_table)
         embedded, total = sum(result.embedded for _, result in results), sum(result.total for _, result in results)
         _note_rest(session, timeout, embedded, total)
 
@@ -218,8 +216,8 @@ def _embedded(page: Page, result: Embedded) -> None:
     )
 
 
-def _embedded_table(page: Page, results: list[tuple[Scope, Embedded]]) -> None:
-    numbers = (Column(name, right=True) for name in ("embedded", "of", "now"))
-    columns = (Column("user", "cyan"), Column("agent", "cyan"), *numbers)
-    rows = ((s.user or "-", s.agent or "-", f"{r.embedded:,}", f"{r.total:,}", f"{r.new:,}") for s, r in results)
-    page.table(columns, rows)
+def _embedded_table(page: Page, results: Sequence[tuple[Scope, Embedded]]) -> None:
+    from backstory.cli.pages.tables import OWNER, owner
+
+    columns = (*OWNER, *(Column(name, right=True) for name in ("embedded", "of", "now")))
+    page.table(columns, ((*owner(s), f"{r.embedded:,}", f"{r.total:,}", f"{r.new:,}") for s, r in results))
