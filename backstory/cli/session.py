@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 import typer
@@ -20,6 +20,7 @@ from backstory.ledger.core.errors import BackstoryError, NoModelError, UsageErro
 if TYPE_CHECKING:
     import msgspec
 
+    from backstory.config.loading import Loaded
     from backstory.home import Backstory
     from backstory.ledger.core.scope import Scope
     from backstory.memory import MemoryHandle
@@ -60,10 +61,7 @@ class Session:
         given = self.agent_given
         if given is None or given == given.lower():
             return given
-        from backstory.config.loading import load_settings
-
-        self.check_home()
-        host = load_settings(self.config, {"event_store": self.store}, home=self.home, as_hosted=True).host
+        host = self.loaded().host
         return given if host is None else host.agent_name(given)
 
     @property
@@ -93,6 +91,20 @@ class Session:
         if self.home == "":
             raise UsageError("--home is empty: name a folder, or leave the option out")
 
+    def loaded(self) -> Loaded:
+        """Load the settings that are in force in the home."""
+        from backstory.config.loading import load_settings
+
+        self.check_home()
+        return load_settings(self.config, {"event_store": self.store}, home=self.home, as_hosted=True)
+
+    def opening(self) -> Callable[..., Backstory]:
+        """Return `Backstory.open` with the global options."""
+        from backstory import Backstory
+
+        self.check_home()
+        return partial(Backstory.open, self.home, config=self.config, event_store=self.store, as_hosted=True)
+
     @contextmanager
     def opened(self, **changes: str | None) -> Iterator[Backstory]:
         """Open the home without a background producer.
@@ -100,21 +112,9 @@ class Session:
         Args:
             changes: Arguments of `Backstory.open` beside those that the global options give.
         """
-        from backstory import Backstory
-
-        self.check_home()
-        opening: Callable[..., Backstory] = Backstory.open
         with (
             progress_of_total("indexing the log, KiB", least=_LONG_INDEXING_KIB, unit=1024) as step,
-            opening(
-                self.home,
-                config=self.config,
-                background=False,
-                progress=step,
-                as_hosted=True,
-                event_store=self.store,
-                **changes,
-            ) as bs,
+            self.opening()(background=False, progress=step, **changes) as bs,
         ):
             try:
                 yield bs

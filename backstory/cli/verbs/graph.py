@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -138,6 +137,8 @@ def _write(target: Path, text: str, *, force: bool) -> None:
     Raises:
         UsageError: `target` is a folder, its folder does not exist, or it is another kind of file.
     """
+    from backstory.ledger.disk.files import put_in_place
+
     path = target.resolve()
     if path.is_dir():
         raise UsageError(f"{target} is a folder: name a file in it")
@@ -149,13 +150,7 @@ def _write(target: Path, text: str, *, force: bool) -> None:
         return
     if path.exists() and not force and not _is_graph(path):
         raise UsageError(f"{target} exists and is not a graph of memory: choose another name, or add --force")
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.touch(0o600, exist_ok=False)
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    put_in_place(path, text.encode())
 
 
 def _is_graph(path: Path) -> bool:

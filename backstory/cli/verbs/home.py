@@ -124,13 +124,12 @@ def doctor(
 
     Example: backstory --user ada doctor
     """
-    from backstory.ledger.core.scope import Scope
     from backstory.lifecycle.maintenance import doctor as examine
 
     session = session_of(ctx)
     session.check_home()
     named = session.user is not None or session.agent is not None
-    scope = Scope.of(session.user, session.agent) if named else None
+    scope = session.scope if named else None
     checks = examine(session.home, config=session.config, store=session.store, scope=scope, ask=model)
     session.answer(checks, _checks_table)
     if not all(check.ok for check in checks):
@@ -142,14 +141,10 @@ def migrate(ctx: typer.Context) -> None:
 
     Example: backstory --store postgresql://owner@db/backstory migrate
     """
-    from backstory.config.loading import load_settings
     from backstory.config.store_factory import migrate_store
 
     session = session_of(ctx)
-    session.check_home()
-    stated = {} if session.store is None else {"event_store": session.store}
-    done = migrate_store(load_settings(session.config, stated, home=session.home, as_hosted=True))
-    session.answer(done, _migrations)
+    session.answer(migrate_store(session.loaded()), _migrations)
 
 
 def _migrations(page: Page, names: Sequence[str]) -> None:
@@ -169,12 +164,11 @@ def repair(
 
     Example: backstory --user ada repair --dry-run
     """
-    from backstory.ledger.core.scope import Scope
     from backstory.lifecycle.maintenance import repair_scope
 
     session = session_of(ctx)
     with session.opened() as bs:
-        scopes = bs.owners() if every else (Scope.of(session.user, session.agent),)
+        scopes = bs.owners() if every else (session.scope,)
         checks: list[Check] = []
         with progress("repairing", len(scopes)) as step:
             for number, scope in enumerate(scopes, 1):

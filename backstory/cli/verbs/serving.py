@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +19,7 @@ from backstory.ledger.core.errors import ConfigError, UnavailableError, UsageErr
 
 if TYPE_CHECKING:
     from backstory import Backstory
-    from backstory.http.access.tokens import NewToken, Token, TokenFile
+    from backstory.http.access.tokens import TokenFile
     from backstory.mcp.client_config import ClientConfig
     from backstory.worker import Worker
 
@@ -62,13 +61,10 @@ def serve(
     except ModuleNotFoundError as error:
         raise ConfigError(f"the server {_EXTRA} ({error.name} is missing)") from error
 
-    from backstory import Backstory
-
     scope = session.scope
     if scope.agent is not None:
         raise UsageError("a server serves all agents: requests name theirs, so leave --agent out")
     listener = listen(host, port)
-    opening = partial(Backstory.open, session.home, config=session.config, as_hosted=True, event_store=session.store)
     options = ServerOptions(
         local=listener.local, user=scope.user, hosts=tuple(allow_host or ()), origins=tuple(allow_origin or ())
     )
@@ -79,7 +75,7 @@ def serve(
         )
         sys.stdout.flush()
 
-    run(listener, opening, options, on_ready=ready)
+    run(listener, session.opening(), options, on_ready=ready)
 
 
 def worker(
@@ -107,17 +103,15 @@ def worker(
 
     Example: backstory worker --scopes 2/8
     """
-    from backstory import Backstory
     from backstory.copies import LocalCopies
     from backstory.worker import Selection, Worker
 
     session = session_of(ctx)
     if host is not None and port is None:
         raise UsageError("--host needs --port: give the port to answer on, or leave --host out")
-    session.check_home()
+    opening = session.opening()
     selection = Selection.of(scopes)
     probed = None if port is None else _Probed(host or "127.0.0.1", port)
-    opening = partial(Backstory.open, session.home, config=session.config, as_hosted=True, event_store=session.store)
     with opening() if probed is None else opening(listeners=probed.listeners, callbacks=probed.callbacks) as bs:
         bs.must_learn()
         _must_take_changes(bs)
@@ -308,11 +302,7 @@ def add(
     if bool(for_user) == all_users:
         raise UsageError("say whose memories the token covers: --for USER, or --all-users")
     made = _file(session).add(name, right, None if all_users else for_user)
-
-    def show(page: Page, token: NewToken) -> None:
-        page.line(token.token)
-
-    session.answer(made, show)
+    session.answer(made, lambda page, token: page.line(token.token))
     session.note(f"{name} may {right} {_covered(made.users)}; the token is not shown again")
 
 
@@ -322,19 +312,17 @@ def list_(ctx: typer.Context) -> None:
     Example: backstory token list
     """
     session = session_of(ctx)
+    tokens = _file(session).tokens()
+    answer = [
+        {"id": token.id, "name": token.name, "right": token.right, "users": token.users, "created": token.created}
+        for token in tokens
+    ]
 
-    def show(page: Page, tokens: tuple[Token, ...]) -> None:
+    def show(page: Page, _: object) -> None:
         for token in tokens:
             page.line(f"{token.id}  {token.name}  {token.right}  {_covered(token.users)}  {token.created[:10]}")
 
-    tokens = tuple(
-        {"id": token.id, "name": token.name, "right": token.right, "users": token.users, "created": token.created}
-        for token in _file(session).tokens()
-    )
-    if session.as_json:
-        session.answer(tokens, lambda *_: None)
-    else:
-        session.answer(_file(session).tokens(), show)
+    session.answer(answer, show)
 
 
 def revoke(ctx: typer.Context, name: Annotated[str, typer.Argument(help="The name or the id of a token.")]) -> None:
@@ -352,9 +340,7 @@ def _covered(users: tuple[str, ...] | None) -> str:
 
 
 def _file(session: Session) -> TokenFile:
-    from backstory.config.loading import base_folder, load_settings
+    from backstory.config.loading import base_folder
     from backstory.http.access.tokens import FILE, TokenFile
 
-    session.check_home()
-    loaded = load_settings(session.config, {}, home=session.home, as_hosted=True)
-    return TokenFile(base_folder(session.home, loaded.settings) / FILE)
+    return TokenFile(base_folder(session.home, session.loaded().settings) / FILE)
