@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from backstory.ledger.core.commands import LISTS, candidates_of
-from backstory.ledger.core.errors import InputError, NotFoundError, StoreError
+from backstory.ledger.core.errors import InputError, NotFoundError
 from backstory.ledger.core.events import (
     Candidate,
     Consolidation,
@@ -27,6 +27,7 @@ from backstory.ledger.core.events import (
     Removal,
     Unread,
 )
+from backstory.ledger.disk.files import write_given
 from backstory.ledger.extraction.models.recorded import RECORDED
 from backstory.ledger.rules.admission import commit_named
 from backstory.memory import MemoryHandle
@@ -70,10 +71,7 @@ class Incident(msgspec.Struct, frozen=True):
             StoreError: One cannot be written.
         """
         for name, text in self.files.items():
-            try:
-                Path(name).write_text(text, encoding="utf-8")
-            except OSError as error:
-                raise StoreError(f"cannot write {name}: {error.strerror or error}; check the folder") from error
+            write_given(Path(name), text.encode())
 
 
 def incident_of(memory: MemoryHandle, what: str, path: Path | None, names: Mapping[str, str]) -> Incident:

@@ -69,6 +69,18 @@ def read_given(path: Path, hint: str) -> bytes:
         raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}; {hint}") from error
 
 
+def write_given(path: Path, data: bytes) -> None:
+    """Write a file that a person names.
+
+    Raises:
+        StoreError: It cannot be written.
+    """
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror or error}; check the folder") from error
+
+
 def write_whole(descriptor: int, data: bytes) -> None:
     """Write all of the data; what the system takes only in part is offered again until it says why."""
     rest = memoryview(data)

@@ -12,7 +12,7 @@ import typer
 from backstory.cli.pages.labels import counted
 from backstory.cli.pages.page import Column, Page
 from backstory.cli.session import Session, confirmed, progress, session_of
-from backstory.ledger.core.errors import StoreError, UsageError
+from backstory.ledger.core.errors import UsageError
 
 if TYPE_CHECKING:
     from backstory.memory_tests.comparison import Compared, FileComparison
@@ -122,6 +122,7 @@ def run_tests(
 
     Example: backstory test ada.test.yaml
     """
+    from backstory.ledger.disk.files import write_given
     from backstory.memory_tests.comparison import compare as compare_with
     from backstory.memory_tests.run import junit as as_junit
     from backstory.memory_tests.run import run_tests as run
@@ -133,7 +134,7 @@ def run_tests(
         return
     result = run(files or (), home=session.home, config=session.config, record=record, times=times)
     if junit is not None:
-        _write(Path(junit), as_junit(result))
+        write_given(Path(junit), as_junit(result))
     if compare is None:
         session.answer(result, _test_lines)
     else:
@@ -180,13 +181,6 @@ def _make_test(session: Session, what: str, files: Sequence[str], renamed: Seque
             ("Wrote", "bold green"), f": {', '.join(written.files)}. Run `backstory test {test}`."
         ),
     )
-
-
-def _write(path: Path, data: bytes) -> None:
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror or error}; check the folder") from error
 
 
 def _compared_lines(page: Page, result: Compared) -> None:
