@@ -13,7 +13,6 @@ from backstory.cli.session import Session, progress_of_total, session_of
 from backstory.ledger.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from backstory.home import Backstory
     from backstory.projections.document.document import Document
     from backstory.results import PolicyResult
 
@@ -128,11 +127,13 @@ def clear(
 
     Example: backstory --user ada clear --all-agents
     """
+    from backstory.users.owners import agents_of
+
     session = session_of(ctx)
     if all_agents and session.agent is not None:
         raise UsageError("--all-agents and --agent exclude each other: leave one of them out")
     with session.opened() as bs:
-        others = _agents(bs, session.user) if all_agents else []
+        others = agents_of(bs.store, session.user) if all_agents else ()
         memory = session.named(bs)
         document = memory.clear(all_agents=all_agents)
         entry = memory.log(limit=1)[0]
@@ -148,12 +149,6 @@ def clear(
             page.line(f"{owner} was empty already{also}; no facts will be extracted from the turns so far")
 
     session.answer(document, show)
-
-
-def _agents(bs: Backstory, user: str | None) -> list[str]:
-    """Return the agents that have a memory of a user's; for None, of all users."""
-    owners = bs.owners() if user is None else bs.find_owners(users=[user]).owners
-    return [owner.agent for owner in owners if owner.user == user and owner.agent is not None]
 
 
 def import_(
