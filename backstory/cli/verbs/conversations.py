@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -104,23 +105,21 @@ def record(
 
 def _record_all(session: Session, work: Sequence[_Work], mode: Mode, tags: list[str] | None) -> RecordAnswer:
     """Record thread by thread, and sum up what was recorded in each scope."""
-    from backstory.cli.pages.answers import RecordAnswer, RecordedScope
+    from backstory.cli.pages.answers import COUNTS, RecordAnswer
 
-    scopes: dict[Scope, RecordedScope] = {}
+    counts: dict[Scope, Counter[str]] = {}
     backlog, done, total = False, 0, sum(len(messages) for _, _, messages in work)
     with (
         session.when_interrupted(lambda: _recorded(done, total, mode)),
         progress("recording", total, least=2_000) as step,
     ):
         for memory, thread, messages in work:
-            scope = memory.scope
-            known = scopes.get(scope) or RecordedScope(scope.user, scope.agent)
             result = memory.record(thread, messages, mode=mode, tags=tags)
-            scopes[scope] = known.and_also(result)
+            counts.setdefault(memory.scope, Counter()).update({name: getattr(result, name) for name in COUNTS})
             backlog = backlog or result.backlog
             done += len(messages)
             step(done)
-    return RecordAnswer.of(scopes.values(), backlog=backlog)
+    return RecordAnswer.of(counts, backlog=backlog)
 
 
 def _waiting_for_an_answer(work: Sequence[_Work]) -> list[PendingThread]:
