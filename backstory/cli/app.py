@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, wraps
 from itertools import takewhile
 from typing import Annotated, Any, NamedTuple, NoReturn
 
@@ -256,17 +257,32 @@ _GROUPS: Mapping[str, _Group] = {
 }
 
 
+def _as_typed(verb: Callable[..., None]) -> Callable[..., None]:
+    """Return a verb as typer takes it: with the context, which holds the session, in place of the session."""
+    first, *options = inspect.signature(verb, eval_str=True).parameters.values()
+    if first.annotation is not Session:
+        return verb
+
+    @wraps(verb)
+    def run(ctx: typer.Context, **given: Any) -> None:
+        verb(ctx.obj, **given)
+
+    ctx = inspect.Parameter("ctx", first.kind, annotation=typer.Context)
+    run.__dict__["__signature__"] = inspect.Signature([ctx, *options])
+    return run
+
+
 @cache
 def _made(name: str) -> Any:
     """Make the command of a verb, or of a group of verbs."""
     if name in _PANELS:
         alone = typer.Typer(add_completion=False)
-        alone.command(name, cls=Verb, rich_help_panel=_PANELS[name])(_VERBS[_PANELS[name]][name])
+        alone.command(name, cls=Verb, rich_help_panel=_PANELS[name])(_as_typed(_VERBS[_PANELS[name]][name]))
         return get_command(alone)
     panel, help_text, verbs = _GROUPS[name]
     group = typer.Typer(name=name, cls=VerbGroup, help=help_text, add_completion=False)
     for verb, run in verbs.items():
-        group.command(verb, cls=Verb)(run)
+        group.command(verb, cls=Verb)(_as_typed(run))
     made: Any = get_command(group)
     made.rich_help_panel = panel
     return made

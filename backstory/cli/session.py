@@ -194,14 +194,6 @@ class Session:
         write_message(text)
 
 
-def session_of(ctx: typer.Context) -> Session:
-    """Return the session of a verb."""
-    session = ctx.obj
-    if not isinstance(session, Session):
-        raise TypeError("the verb ran without its global options")
-    return session
-
-
 def confirmed(question: str) -> bool:
     """Ask a question on standard error; no answer is no."""
     try:

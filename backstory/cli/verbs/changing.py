@@ -9,7 +9,7 @@ import typer
 
 from backstory.cli.pages.labels import counted, whose
 from backstory.cli.pages.page import Page, clean, write_json, write_raw
-from backstory.cli.session import Session, progress_of_total, session_of
+from backstory.cli.session import Session, progress_of_total
 from backstory.ledger.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes witho
 
 
 def revert(
-    ctx: typer.Context,
+    session: Session,
     *,
     seq: Annotated[
         str | None,
@@ -44,7 +44,6 @@ def revert(
     """
     from backstory.cli.pages.history import undo_lines
 
-    session = session_of(ctx)
     target = _target(seq, to, "the commit to undo: its number, or HEAD for the last one")
     with session.memory() as memory:
         result = memory.revert(target, dry_run=dry_run, force=force, with_agents=with_agents)
@@ -54,7 +53,7 @@ def revert(
 
 
 def rollback(
-    ctx: typer.Context,
+    session: Session,
     *,
     moment: Annotated[
         str | None, typer.Argument(metavar="SEQ|TIME", help="The commit to go back to, or a time that is no day.")
@@ -68,7 +67,6 @@ def rollback(
     """
     from backstory.cli.pages.history import undo_lines
 
-    session = session_of(ctx)
     target = _target(moment, to, "the commit or the time to go back to")
     with session.memory() as memory:
         result = memory.rollback(target, dry_run=dry_run)
@@ -86,7 +84,7 @@ def _target(argument: str | None, option: str | None, wanted: str) -> str:
 
 
 def policy(
-    ctx: typer.Context,
+    session: Session,
     *,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a rule. May be repeated.")
@@ -101,7 +99,6 @@ def policy(
     from backstory.cli.inputs import check_policy_range, policy_changes
     from backstory.cli.pages.tables import policy_table
 
-    session = session_of(ctx)
     changes = policy_changes(settings or ())
     with session.opened() as bs:
         check_policy_range(changes, bs.config.settings.max_facts_limit)
@@ -117,7 +114,7 @@ def policy(
 
 
 def clear(
-    ctx: typer.Context,
+    session: Session,
     *,
     all_agents: Annotated[
         bool, typer.Option("--all-agents", help="Clear the user's memory and the memory of each of the user's agents.")
@@ -129,7 +126,6 @@ def clear(
     """
     from backstory.users.owners import agents_of
 
-    session = session_of(ctx)
     if all_agents and session.agent is not None:
         raise UsageError("--all-agents and --agent exclude each other: leave one of them out")
     with session.opened() as bs:
@@ -152,7 +148,7 @@ def clear(
 
 
 def import_(
-    ctx: typer.Context,
+    session: Session,
     *,
     path: Annotated[
         str,
@@ -185,7 +181,6 @@ def import_(
     from backstory.cli.inputs import file_given
     from backstory.cli.pages.answers import import_lines
 
-    session = session_of(ctx)
     with (
         file_given(path) as given,
         session.memory(creates=True) as memory,
@@ -210,7 +205,7 @@ def import_(
 
 
 def export(
-    ctx: typer.Context,
+    session: Session,
     *,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print a MEMORY.md for people: sections, and facts by category.")
@@ -226,7 +221,6 @@ def export(
     """
     from backstory.projections.document.markdown import markdown_of
 
-    session = session_of(ctx)
     if all_about is not None:
         _export_user(session, all_about, alone=not markdown and not session.as_json)
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from backstory.cli.pages.labels import counted
-from backstory.cli.session import Session, progress, session_of
+from backstory.cli.session import Session, progress
 from backstory.ledger.core.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class CommitClock(StrEnum):
 
 
 def record(
-    ctx: typer.Context,
+    session: Session,
     *,
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="A JSON array or JSONL of messages; - reads standard input.")
@@ -82,7 +82,6 @@ def record(
     if append and replace:
         raise UsageError("--append and --replace exclude each other: leave one of them out")
     mode: Mode = "append" if append else "replace" if replace else "conversation"
-    session = session_of(ctx)
     found = read_conversation(file, user=session.user, agent=session.agent, thread=thread)
     if found.broken and not keep_going:
         more = len(found.broken) - 1
@@ -158,7 +157,7 @@ def _must_be_of_one_scope(session: Session, file: str, found: Conversation) -> N
 
 
 def extract(
-    ctx: typer.Context,
+    session: Session,
     *,
     thread: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
     replies: _Replies = None,
@@ -174,7 +173,6 @@ def extract(
     from backstory.cli.inputs import read_recorded_replies
     from backstory.cli.pages.tables import extracted_lines, extracted_table, nothing_extracted
 
-    session = session_of(ctx)
     answers = read_recorded_replies(replies)
     backdate = clock is CommitClock.turns
     with session.opened() as bs, session.when_interrupted(lambda: _still_pending(session, bs, thread, every=every)):
@@ -252,7 +250,7 @@ def _extract_recorded(
 
 
 def retry(
-    ctx: typer.Context,
+    session: Session,
     *,
     thread: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
     replies: _Replies = None,
@@ -264,7 +262,6 @@ def retry(
     from backstory.cli.inputs import read_recorded_replies
     from backstory.cli.pages.tables import extracted_lines
 
-    session = session_of(ctx)
     answers = read_recorded_replies(replies)
     with (
         session.memory() as memory,
@@ -279,7 +276,7 @@ def retry(
 
 
 def discard(
-    ctx: typer.Context, thread: Annotated[str, typer.Option(help="Conversation whose parked updates to discard.")]
+    session: Session, thread: Annotated[str, typer.Option(help="Conversation whose parked updates to discard.")]
 ) -> None:
     """Discard parked updates. Their turns stay recorded, and no facts are extracted from them.
 
@@ -287,26 +284,24 @@ def discard(
     """
     from backstory.cli.pages.tables import extracted_lines
 
-    session = session_of(ctx)
     with session.memory() as memory:
         result = memory.discard(thread)
     session.answer(result, extracted_lines)
 
 
-def threads(ctx: typer.Context) -> None:
+def threads(session: Session) -> None:
     """List the conversations.
 
     Example: backstory threads
     """
     from backstory.cli.pages.tables import thread_table
 
-    session = session_of(ctx)
     with session.memory() as memory:
         session.answer(memory.threads(), thread_table)
 
 
 def turns(
-    ctx: typer.Context,
+    session: Session,
     thread: Annotated[str, typer.Argument(help="The conversation; see `threads`.")],
     restored: Annotated[
         list[str] | None, typer.Argument(metavar="[restore THREAD [TURN...]]", help="Restore superseded turns.")
@@ -329,7 +324,6 @@ def turns(
     """
     from backstory.cli.pages.tables import restored_lines, skipped_lines, summary_lines, superseded_lines, turn_lines
 
-    session = session_of(ctx)
     if restored:
         if thread != "restore" or summaries or superseded or skipped:
             raise UsageError("give one thread to show, or `turns restore THREAD [TURN...]`")
@@ -350,14 +344,13 @@ def turns(
             session.answer(memory.transcript(thread), turn_lines)
 
 
-def status(ctx: typer.Context, every: _All = False) -> None:
+def status(session: Session, every: _All = False) -> None:
     """Show the state of memory, its pending turns and its parked updates.
 
     Example: backstory status
     """
     from backstory.cli.pages.tables import status_page, status_table
 
-    session = session_of(ctx)
     with session.opened() as bs:
         if every:
             states = [bs.memory_of(owner).status() for owner in bs.owners()]

@@ -10,7 +10,7 @@ import typer
 
 from backstory.cli.pages.labels import counted, size
 from backstory.cli.pages.page import Column, Page
-from backstory.cli.session import Session, confirmed, session_of
+from backstory.cli.session import Session, confirmed
 from backstory.ledger.core.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _MOST_NAMED = 5
 
 
 def forget(
-    ctx: typer.Context,
+    session: Session,
     *,
     fact: Annotated[
         str | None,
@@ -54,7 +54,6 @@ def forget(
 
     Example: backstory forget --matching "Main Street 4" --dry-run
     """
-    session = session_of(ctx)
     if sum(one is not None for one in (fact, thread, matching)) + everything + whole_user != 1:
         raise UsageError(
             "name exactly one thing to forget: --fact ID, --thread T, --matching TEXT, --all or --whole-user"

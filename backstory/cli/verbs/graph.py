@@ -11,7 +11,7 @@ import typer
 
 from backstory.cli.pages.labels import counted
 from backstory.cli.pages.page import Page, json_text, write_raw
-from backstory.cli.session import session_of
+from backstory.cli.session import Session
 from backstory.ledger.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _ENDING = {GraphFormat.html: "html", GraphFormat.dot: "dot", GraphFormat.mermaid
 
 
 def graph(
-    ctx: typer.Context,
+    session: Session,
     *,
     out: Annotated[
         str | None,
@@ -76,7 +76,6 @@ def graph(
 
     Example: backstory graph --fact fact_2_0 --out why.dot
     """
-    session = session_of(ctx)
     if messages and fact is not None:
         raise UsageError("--messages and --fact exclude each other: leave one of them out")
     if session.as_json and out == "-":

@@ -11,7 +11,7 @@ import typer
 from backstory.cli import completion
 from backstory.cli.pages.labels import whose
 from backstory.cli.pages.page import Page, write_json
-from backstory.cli.session import Session, progress, session_of
+from backstory.cli.session import Session, progress
 from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.kinds import LedgerCauseKind, words_of
 
@@ -25,7 +25,7 @@ _SCREEN_ROWS = 20
 
 
 def show(
-    ctx: typer.Context,
+    session: Session,
     *,
     at: Annotated[
         str | None, typer.Option(metavar="SEQ|TIME", help="Show it as of this commit, or the end of this time.")
@@ -47,7 +47,6 @@ def show(
     """
     from backstory.cli.pages.tables import document_page, fact_table, full_line
 
-    session = session_of(ctx)
     with session.memory() as memory:
         if valid_at is not None:
             session.answer(memory.facts(at, valid_at=valid_at), fact_table)
@@ -63,7 +62,7 @@ def show(
 
 
 def log(
-    ctx: typer.Context,
+    session: Session,
     *,
     limit: Annotated[
         int | None,
@@ -93,7 +92,6 @@ def log(
     """
     from backstory.cli.pages.history import log_of_all_table, log_table
 
-    session = session_of(ctx)
     if kind is not None and kind not in _KINDS:
         raise UsageError(f"--kind must be one of {', '.join(_KINDS)}, got {kind!r}")
     selects = kind is not None or by is not None
@@ -167,7 +165,7 @@ def _follow(
 
 
 def why(
-    ctx: typer.Context,
+    session: Session,
     *,
     fact_id: Annotated[
         str,
@@ -185,7 +183,6 @@ def why(
     from backstory.cli.pages.history import why_page, why_section_page
     from backstory.projections.history.section_audit import section_named
 
-    session = session_of(ctx)
     with session.memory() as memory:
         if section_named(fact_id) is None:
             session.answer(memory.why(fact_id), why_page)
@@ -193,14 +190,13 @@ def why(
             session.answer(memory.why_section(fact_id), why_section_page)
 
 
-def why_not(ctx: typer.Context, text: Annotated[str, typer.Argument(help="The text of the expected fact.")]) -> None:
+def why_not(session: Session, text: Annotated[str, typer.Argument(help="The text of the expected fact.")]) -> None:
     """Show why a fact is not in memory, or that it is. Exit 1 if nothing like it was ever refused or removed.
 
     Example: backstory why-not "likes tea"
     """
     from backstory.cli.pages.history import refusal_table, remembered
 
-    session = session_of(ctx)
     with session.memory() as memory:
         found = memory.why_not(text)
     session.answer(tuple(found), lambda page, _: refusal_table(page, found, text))
@@ -212,7 +208,7 @@ def why_not(ctx: typer.Context, text: Annotated[str, typer.Argument(help="The te
 
 
 def why_said(
-    ctx: typer.Context,
+    session: Session,
     turn: Annotated[str, typer.Argument(metavar="TURN", help="The id of the turn of an answer, as `turns` shows it.")],
     *,
     thread: Annotated[str | None, typer.Option(help="The conversation, where several have a turn of this id.")] = None,
@@ -223,7 +219,6 @@ def why_said(
     """
     from backstory.cli.pages.history import why_said_page
 
-    session = session_of(ctx)
     with session.memory() as memory:
         found = memory.why_said(turn, thread)
         session.answer(found, why_said_page)
@@ -232,7 +227,7 @@ def why_said(
 
 
 def diff(
-    ctx: typer.Context,
+    session: Session,
     *,
     a: Annotated[str, typer.Argument(metavar="A", help="A commit, or a time that is no whole day.")],
     b: Annotated[str, typer.Argument(metavar="B", help="A commit, or a time that is no whole day.")],
@@ -243,13 +238,12 @@ def diff(
     """
     from backstory.cli.pages.history import diff_lines
 
-    session = session_of(ctx)
     with session.memory() as memory:
         session.answer(memory.diff(a, b), diff_lines)
 
 
 def what_if(
-    ctx: typer.Context,
+    session: Session,
     *,
     max_facts: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Maximum number of facts in memory.")
@@ -271,7 +265,6 @@ def what_if(
     from backstory.cli.inputs import policy_changes
     from backstory.cli.pages.history import what_if_lines
 
-    session = session_of(ctx)
     changes = policy_changes(settings or ())
     if max_facts is not None:
         changes["max_facts"] = max_facts

@@ -11,7 +11,7 @@ import typer
 
 from backstory.cli.pages.labels import counted
 from backstory.cli.pages.page import Column, Page
-from backstory.cli.session import Session, confirmed, progress, session_of
+from backstory.cli.session import Session, confirmed, progress
 from backstory.ledger.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _MOST_WORDS = 4
 
 
 def reextract(
-    ctx: typer.Context,
+    session: Session,
     *,
     model: Annotated[str | None, typer.Option(metavar="M", help="Name of the model. Default: as configured.")] = None,
     prompts: Annotated[
@@ -48,7 +48,6 @@ def reextract(
     """
     from backstory.cli.inputs import read_recorded_replies
 
-    session = session_of(ctx)
     answers = read_recorded_replies(replies)
     if model is not None and answers is not None:
         raise UsageError("--model and --replies exclude each other: leave one of them out")
@@ -93,7 +92,7 @@ def _rows(recorded: UpdateCounts, again: UpdateCounts) -> Iterator[tuple[str, st
 
 
 def run_tests(
-    ctx: typer.Context,
+    session: Session,
     *,
     files: Annotated[list[str] | None, typer.Argument(metavar="FILE...", help="Files of memory tests.")] = None,
     record: Annotated[
@@ -127,7 +126,6 @@ def run_tests(
     from backstory.memory_tests.run import junit as as_junit
     from backstory.memory_tests.run import run_tests as run
 
-    session = session_of(ctx)
     session.check_home()
     if from_fact is not None:
         _make_test(session, from_fact, files or [], rename or [], yes=yes)

@@ -12,7 +12,7 @@ import typer
 
 from backstory.cli.pages.labels import moment
 from backstory.cli.pages.page import Column, Page
-from backstory.cli.session import Session, progress_of_total, session_of
+from backstory.cli.session import Session, progress_of_total
 from backstory.cli.verbs.facts import TagFilter
 from backstory.ledger.core.errors import ModelError, UnavailableError
 
@@ -30,7 +30,7 @@ class _Within(StrEnum):
 
 
 def search(
-    ctx: typer.Context,
+    session: Session,
     *,
     query: Annotated[str, typer.Argument(help="Words or a question.")],
     top: Annotated[
@@ -63,7 +63,6 @@ def search(
 
     Example: backstory search "where does she live" --in turns --since 2026-03-01
     """
-    session = session_of(ctx)
     with session.memory() as memory:
         found = memory.search(
             query,
@@ -150,7 +149,7 @@ def _reasons(why: Explanation, *, of_turn: bool) -> list[str]:
 
 
 def embed(
-    ctx: typer.Context,
+    session: Session,
     *,
     timeout: Annotated[float | None, typer.Option(min=0, metavar="SECONDS", help="Stop after this time.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Include every user and agent of the home.")] = False,
@@ -159,7 +158,6 @@ def embed(
 
     Example: backstory embed --all
     """
-    session = session_of(ctx)
     with session.opened() as bs, _model_required():
         if not every:
             memory = session.named(bs)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from backstory.cli.pages.page import Page
-from backstory.cli.session import Session, session_of
+from backstory.cli.session import Session
 from backstory.ledger.core.errors import ConfigError, UnavailableError, UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _EXTRA = "needs the extra [server]: pip install 'backstory[server]'"
 
 
 def serve(
-    ctx: typer.Context,
+    session: Session,
     *,
     host: Annotated[str, typer.Option(metavar="NAME", help="Name or address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="Port; 0 for any free one.")] = 8765,
@@ -52,7 +52,6 @@ def serve(
 
     Example: backstory serve --port 8765
     """
-    session = session_of(ctx)
     session.check_home()
     try:
         from backstory.http.app import ServerOptions
@@ -79,7 +78,7 @@ def serve(
 
 
 def worker(
-    ctx: typer.Context,
+    session: Session,
     *,
     scopes: Annotated[
         str,
@@ -106,7 +105,6 @@ def worker(
     from backstory.copies import LocalCopies
     from backstory.worker import Selection, Worker
 
-    session = session_of(ctx)
     if host is not None and port is None:
         raise UsageError("--host needs --port: give the port to answer on, or leave --host out")
     opening = session.opening()
@@ -196,7 +194,7 @@ def _stopped_by_signals(working: Worker) -> Iterator[None]:
 
 
 def mcp(
-    ctx: typer.Context,
+    session: Session,
     *,
     print_config: Annotated[
         str | None,
@@ -213,7 +211,6 @@ def mcp(
 
     Example: backstory --user ada mcp --print-config claude
     """
-    session = session_of(ctx)
     if print_config is not None:
         config = _config(session, print_config, url)
         session.answer(config, _pasted)
@@ -281,7 +278,7 @@ def _pasted(page: Page, config: ClientConfig) -> None:
 
 
 def add(
-    ctx: typer.Context,
+    session: Session,
     *,
     name: Annotated[str, typer.Argument(help="A name for the token; commits record it.")],
     for_user: Annotated[
@@ -298,7 +295,6 @@ def add(
 
     Example: backstory token add laptop --for ada --right write
     """
-    session = session_of(ctx)
     if bool(for_user) == all_users:
         raise UsageError("say whose memories the token covers: --for USER, or --all-users")
     made = _file(session).add(name, right, None if all_users else for_user)
@@ -306,12 +302,11 @@ def add(
     session.note(f"{name} may {right} {_covered(made.users)}; the token is not shown again")
 
 
-def list_(ctx: typer.Context) -> None:
+def list_(session: Session) -> None:
     """List the tokens of the server, without their secrets.
 
     Example: backstory token list
     """
-    session = session_of(ctx)
     tokens = _file(session).tokens()
     answer = [
         {"id": token.id, "name": token.name, "right": token.right, "users": token.users, "created": token.created}
@@ -325,12 +320,11 @@ def list_(ctx: typer.Context) -> None:
     session.answer(answer, show)
 
 
-def revoke(ctx: typer.Context, name: Annotated[str, typer.Argument(help="The name or the id of a token.")]) -> None:
+def revoke(session: Session, name: Annotated[str, typer.Argument(help="The name or the id of a token.")]) -> None:
     """Revoke a token. A running server refuses it from then on.
 
     Example: backstory token revoke laptop
     """
-    session = session_of(ctx)
     gone = _file(session).revoke(name)
     session.answer({"id": gone.id, "name": gone.name}, lambda page, _: page.line(f"revoked {gone.name} ({gone.id})"))
 
