@@ -445,6 +445,13 @@ def test_an_unknown_agent_is_refused(cli: Cli) -> None:
     assert "name one of claude-code, codex" in cli.error("hook", "install", "vim", "--yes", code=2)
 
 
+@pytest.mark.parametrize("named", [("--agent", "other", "hook", "codex"), ("hook", "codex", "--agent", "other")])
+def test_an_agent_that_is_named_stands_for_that_of_the_project(cli: Cli, project: Path, named: tuple[str, ...]) -> None:
+    path = session(cli, "codex")
+    cli.run(*named, piped=call("codex", "Stop", project, transcript_path=str(path)))
+    assert len(turns(cli, HOOKS["codex"][2], "other")) == 2
+
+
 @pytest.mark.process
 @pytest.mark.parametrize(("answer", "code"), [(b"y\n", 0), (b"n\n", 1)])
 def test_the_difference_is_shown_before_it_is_asked_for(cli: Cli, answer: bytes, code: int) -> None:
