@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
 
 Span: TypeAlias = str | tuple[str, str]
 """A text, or a text and its style."""
@@ -34,7 +33,7 @@ def clean(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Clean a text and join its lines."""
-    return " ".join(clean(text).split("\n")).strip()
+    return _joined(text).strip()
 
 
 def write_message(text: str) -> None:
@@ -145,12 +144,13 @@ class RichPage:
         """See `PlainPage.quote`."""
         from rich.padding import Padding
         from rich.table import Table
+        from rich.text import Text
 
         bar = Table.grid(padding=(0, 1))
         bar.add_column(style="dim")
         bar.add_column(style="italic", overflow="fold")
         for line in clean(text).split("\n"):
-            bar.add_row("▏", self._cell(line))
+            bar.add_row("▏", Text(line))
         self._console.print(Padding(bar, (0, 0, 0, indent)))
 
     def table(
@@ -159,6 +159,7 @@ class RichPage:
         """See `PlainPage.table`."""
         from rich.padding import Padding
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
         shown = [index for index, column in enumerate(columns) if column.spare <= self._console.width]
@@ -171,7 +172,7 @@ class RichPage:
                 overflow="fold" if column.folds else "ellipsis",
             )
         for row in rows:
-            table.add_row(*(self._cell(one_line(row[index])) for index in shown))
+            table.add_row(*(Text(one_line(row[index])) for index in shown))
         if table.row_count:
             self._console.print(Padding(table, (0, 0, 0, indent)))
             hidden = [column.name for index, column in enumerate(columns) if index not in shown]
@@ -179,12 +180,6 @@ class RichPage:
                 self.line((f"A wider terminal shows more: {', '.join(hidden)}.", "dim"), indent=indent)
         elif none:
             self.line((none, "dim"))
-
-    @staticmethod
-    def _cell(text: str) -> Text:
-        from rich.text import Text
-
-        return Text(text)
 
 
 Page: TypeAlias = PlainPage | RichPage
