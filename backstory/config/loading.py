@@ -284,6 +284,25 @@ def _expanded(path: str | Path) -> Path:
         raise ConfigError(f"{path} names the home folder of an unknown user: {error}") from error
 
 
+def check_folders(settings: Settings) -> None:
+    """Read the files that only an update reads otherwise, so that an error is shown now and not by a worker later.
+
+    Raises:
+        ConfigError: A folder of prompts or patterns is missing, or a file in it cannot be used.
+    """
+    from backstory.ledger.extraction.deerflow_files import agents_with_templates
+    from backstory.ledger.extraction.signals import load_signals
+    from backstory.ledger.extraction.templates import load_templates
+    from backstory.ledger.text.scaffolding import load_scaffolding
+
+    if settings.prompts is not None:
+        for agent in (None, *agents_with_templates(settings.prompts)):
+            load_templates(settings.prompts, agent)
+    if settings.patterns is not None:
+        load_signals(settings.patterns)
+        load_scaffolding(settings.patterns)
+
+
 def policy_values(loaded: Loaded) -> dict[str, PolicyValue]:
     """Return the policy keys that the configuration sets; the ledger keeps its own values for the others.
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from backstory.config.folders import check_folders
-from backstory.config.loading import base_folder, load_settings
+from backstory.config.loading import base_folder, check_folders, load_settings
 from backstory.config.provider_model import ForeignModel
 from backstory.config.settings import Settings
 from backstory.ledger.core.errors import ConfigError

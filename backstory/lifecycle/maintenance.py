@@ -16,8 +16,7 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import TypeVar
 
-from backstory.config.folders import check_folders
-from backstory.config.loading import Loaded, base_folder, load_settings
+from backstory.config.loading import Loaded, base_folder, check_folders, load_settings
 from backstory.config.settings import DEFAULT_MODEL, AgentReads, Settings
 from backstory.config.store_factory import open_store
 from backstory.copies import COPIES

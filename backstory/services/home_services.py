@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backstory.config.folders import folder_of, signals_of
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.concurrency.forks import Renews, register
 from backstory.ledger.extraction.models.model import Model
@@ -70,7 +69,7 @@ class HomeServices:
         self.timing = Timing(settings.debounce_seconds, settings.max_wait_seconds, settings.answer_wait_seconds)
         self._clock = clock
         self._observers = observers
-        self._templates = folder_of(settings.prompts_dir)
+        self._templates = settings.prompts
         self.updater = self._updater(self._templates, [*observers, ModelFaults(states.faults)])
         self.summarizer = Summarizer(
             self.updater.model_caller,
@@ -87,6 +86,8 @@ class HomeServices:
         """Make what learns in the background, and start it; None where nothing is to be learned there."""
         if self.model is None or not self.extracts:
             return None
+        from backstory.ledger.extraction.signals import load_signals
+
         producer = Producer(
             self.updater,
             self.model,
@@ -95,7 +96,7 @@ class HomeServices:
             workers=self.settings.workers,
             retention=self.retention,
             summarizer=self.summarizer,
-            signals=signals_of(self.settings),
+            signals=load_signals(self.settings.patterns),
         )
         # A child forked while another thread loads what `record` needs would wait for that for ever.
         importlib.import_module("backstory.ledger.messages")
@@ -114,7 +115,7 @@ class HomeServices:
             min_gap=settings.min_seconds_between_calls,
             observers=observers,
             prompts=prompts,
-            patterns=folder_of(settings.patterns_dir),
+            patterns=settings.patterns,
             prompt_max_tokens=settings.prompt_max_tokens,
         )
 
