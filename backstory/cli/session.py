@@ -189,17 +189,19 @@ class Session:
         show_local_times(local=sys.stdout.isatty() and not self.utc)
         return page()
 
+    def confirm(self, question: str, left: str) -> None:
+        """Ask a question on standard error; without a yes note what is left undone, and exit with code 1."""
+        try:
+            said = typer.confirm(question, err=True)
+        except typer.Abort:
+            said = False
+        if not said:
+            self.note(left)
+            raise typer.Exit(1)
+
     def note(self, text: str) -> None:
         """Write a note to standard error."""
         write_message(text)
-
-
-def confirmed(question: str) -> bool:
-    """Ask a question on standard error; no answer is no."""
-    try:
-        return typer.confirm(question, err=True)
-    except typer.Abort:
-        return False
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import typer
 
 from backstory.cli.pages.labels import counted
 from backstory.cli.pages.page import Page
-from backstory.cli.session import Session, confirmed
+from backstory.cli.session import Session
 from backstory.cli.verbs.facts import TagFilter
 from backstory.ledger.core.errors import UsageError
 
@@ -111,9 +111,7 @@ def install(
     planned = change(HOSTS[name], command, write=False)
     if planned.diff and not yes:
         typer.echo(planned.diff, err=True)
-        if not confirmed(f"Change {planned.file}?"):
-            session.note("nothing was changed")
-            raise typer.Exit(1)
+        session.confirm(f"Change {planned.file}?", "nothing was changed")
     session.answer(change(HOSTS[name], command, write=True), _changed)
 
 

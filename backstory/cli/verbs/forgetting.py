@@ -10,7 +10,7 @@ import typer
 
 from backstory.cli.pages.labels import counted, size
 from backstory.cli.pages.page import Column, Page
-from backstory.cli.session import Session, confirmed
+from backstory.cli.session import Session
 from backstory.ledger.core.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -79,9 +79,8 @@ def forget(
         )
 
     with session.memory() as memory:
-        if asks and not _confirmed(forget_in(memory, dry_run=True)):
-            session.note("nothing was erased")
-            raise typer.Exit(1)
+        if asks:
+            session.confirm(_question(forget_in(memory, dry_run=True)), "nothing was erased")
         left = "an erasure that has begun is completed by the next command; run `backstory forget` again for the rest"
         with contextlib.nullcontext() if dry_run else session.when_interrupted(lambda: left):
             result = forget_in(memory, dry_run=dry_run)
@@ -102,11 +101,9 @@ def _forget_user(session: Session, *, dry_run: bool, asks: bool) -> None:
         raise UsageError("--whole-user needs --user alone: it removes the user with all of the user's agents")
     with session.opened() as bs:
         try:
-            if asks and not confirmed(
-                f"Remove {_removed_in_words(bs.forget_user(scope.user, dry_run=True))} for good?"
-            ):
-                session.note("nothing was removed")
-                raise typer.Exit(1)
+            if asks:
+                planned = _removed_in_words(bs.forget_user(scope.user, dry_run=True))
+                session.confirm(f"Remove {planned} for good?", "nothing was removed")
             result = bs.forget_user(scope.user, dry_run=dry_run)
         except NotFoundError as error:
             raise NotFoundError(missing(bs, scope) or str(error)) from error
@@ -132,12 +129,12 @@ def _removed_lines(page: Page, removed: RemovedUser, *, dry_run: bool) -> None:
         page.line(("Removed", "bold red"), f": {_removed_in_words(removed)}. This cannot be undone.")
 
 
-def _confirmed(planned: Forgotten) -> bool:
+def _question(planned: Forgotten) -> str:
     facts = _facts(planned)
     more = ", …" if len(facts) > _MOST_NAMED else ""
     of = f", those of {', '.join(facts[:_MOST_NAMED])}{more} among them" if facts else ""
     also = f"; {len(planned.also)} learned from the same turns stay" if planned.also else ""
-    return confirmed(f"Erase {counted(len(planned.redacted), 'content')} for good{of}{also}?")
+    return f"Erase {counted(len(planned.redacted), 'content')} for good{of}{also}?"
 
 
 def _facts(forgotten: Forgotten) -> list[str]:

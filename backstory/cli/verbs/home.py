@@ -127,9 +127,7 @@ def doctor(
     named = session.user is not None or session.agent is not None
     scope = session.scope if named else None
     checks = examine(session.home, config=session.config, store=session.store, scope=scope, ask=model)
-    session.answer(checks, _checks_table)
-    if not all(check.ok for check in checks):
-        raise typer.Exit(1)
+    _answer_checks(session, checks)
 
 
 def migrate(session: Session) -> None:
@@ -168,14 +166,16 @@ def repair(
             for number, scope in enumerate(scopes, 1):
                 checks += repair_scope(bs, scope, dry_run=dry_run)
                 step(number)
-    session.answer(checks, _checks_table)
+    _answer_checks(session, checks)
+
+
+def _answer_checks(session: Session, checks: Sequence[Check]) -> None:
+    """Print checks, and exit with 1 if one is not ok."""
+    columns = (Column("ok"), Column("check", "cyan"), Column("what", folds=True))
+    rows = (("ok" if check.ok else "NOT ok", check.check, in_seconds(check.hint)) for check in checks)
+    session.answer(checks, lambda page, _: page.table(columns, rows))
     if not all(check.ok for check in checks):
         raise typer.Exit(1)
-
-
-def _checks_table(page: Page, checks: Sequence[Check]) -> None:
-    columns = (Column("ok"), Column("check", "cyan"), Column("what", folds=True))
-    page.table(columns, (("ok" if check.ok else "NOT ok", check.check, in_seconds(check.hint)) for check in checks))
 
 
 def demo(

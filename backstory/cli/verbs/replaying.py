@@ -11,7 +11,7 @@ import typer
 
 from backstory.cli.pages.labels import counted
 from backstory.cli.pages.page import Column, Page
-from backstory.cli.session import Session, confirmed, progress
+from backstory.cli.session import Session, progress
 from backstory.ledger.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -166,9 +166,8 @@ def _make_test(session: Session, what: str, files: Sequence[str], renamed: Seque
         shown.line(("No erasure reaches these words once they are in a repository:", "bold yellow"))
         for words in incident.words:
             shown.quote(words)
-    if not yes and not confirmed(f"Write them into {counted(len(incident.files), 'file')}?"):
-        session.note("nothing was written")
-        raise typer.Exit(1)
+    if not yes:
+        session.confirm(f"Write them into {counted(len(incident.files), 'file')}?", "nothing was written")
     incident.write()
     for note in incident.notes:
         session.note(note)
