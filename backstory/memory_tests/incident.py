@@ -32,7 +32,7 @@ from backstory.ledger.extraction.models.recorded import RECORDED
 from backstory.ledger.rules.admission import commit_named
 from backstory.memory import MemoryHandle
 from backstory.memory_tests.kept_replies import KeptReply, prompt_key
-from backstory.memory_tests.steps import MessageFields, Step, message_of
+from backstory.memory_tests.steps import MessageFields, Step, message_of, turns_of
 from backstory.projections.history.views import LogEntry
 
 _UNDONE = {"hand", "revert", "rollback", "clear", "import"}
@@ -203,16 +203,11 @@ def _ids_in(update: LogEntry) -> Iterator[str]:
 
 
 def _turns(memory: MemoryHandle, update: LogEntry) -> list[MessageFields]:
-    cause, turns = update.cause, update.cause.turns
-    found = [
-        message_of(turn)
-        for turn in memory.transcript(cause.thread or "")
-        if turns is not None and turns.first <= turn.n <= turns.last
-    ]
+    found = [message_of(turn) for turn in turns_of(memory, update.cause)]
     if not found:
         raise NotFoundError(
-            f"the words of commit {update.seq} (thread {cause.thread}) were erased or taken back, so it cannot be "
-            "replayed"
+            f"the words of commit {update.seq} (thread {update.cause.thread}) were erased or taken back, so it cannot "
+            "be replayed"
         )
     return found
 

@@ -19,6 +19,7 @@ from backstory.ledger.erasure.content import folded
 from backstory.ledger.text.content_words import shared_words
 from backstory.memory_tests.file import KINDS, Context, Count, Expectation, Match, Refused
 from backstory.memory_tests.replay import Replay
+from backstory.memory_tests.steps import turns_of
 from backstory.projections.history.refusals import content_of
 from backstory.projections.search.vectors.embedder import Embedder, passages_by, query_by
 
@@ -209,9 +210,8 @@ class Judge:
         """Yield the turns that a finding was learned from: those that the fact cites, else those of the commit."""
         if finding.fact is not None:
             yield from (turn.content for turn in self._memory.why(finding.fact).evidence)
-        elif finding.commit is not None and (turns := finding.commit.cause.turns) is not None:
-            standing = self._memory.transcript(finding.commit.cause.thread or "")
-            yield from (turn.content for turn in standing if turns.first <= turn.n <= turns.last)
+        elif finding.commit is not None:
+            yield from (turn.content for turn in turns_of(self._memory, finding.commit.cause))
 
     # What each kind asks.
 

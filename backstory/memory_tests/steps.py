@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from backstory.ledger.core.commit import Cause
 from backstory.ledger.core.errors import InputError, NotFoundError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.disk.files import read_given
@@ -107,6 +108,14 @@ def _runs(memory: MemoryHandle, part: HomePart, threads: Collection[str | None])
             continue
         if first <= one.seq and (last is None or one.seq <= last):
             yield cause.thread or "", range(cause.turns.first, cause.turns.last + 1)
+
+
+def turns_of(memory: MemoryHandle, cause: Cause) -> list[TurnView]:
+    """Return the turns that an update covers, as far as they stand."""
+    covered = cause.turns
+    if covered is None:
+        return []
+    return [turn for turn in memory.transcript(cause.thread or "") if covered.first <= turn.n <= covered.last]
 
 
 def message_of(turn: TurnView) -> MessageFields:

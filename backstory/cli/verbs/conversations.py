@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     _Work = tuple[MemoryHandle, str, Sequence[dict[str, object]]]
     """A memory, a thread and its messages."""
 
-_Replies = Annotated[
+Replies = Annotated[
     str | None,
     typer.Option(
         "--replies", metavar="FILE", help="Use recorded replies instead of a model: JSONL of thread_id and reply."
@@ -160,7 +160,7 @@ def extract(
     session: Session,
     *,
     thread: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
-    replies: _Replies = None,
+    replies: Replies = None,
     clock: Annotated[
         CommitClock, typer.Option(help="Date commits now, or by the turns they cover (for a backfill).")
     ] = CommitClock.now,
@@ -253,7 +253,7 @@ def retry(
     session: Session,
     *,
     thread: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
-    replies: _Replies = None,
+    replies: Replies = None,
 ) -> None:
     """Retry parked updates. Exit 1 if one fails again.
 

@@ -12,6 +12,7 @@ import typer
 from backstory.cli.pages.labels import counted
 from backstory.cli.pages.page import Column, Page
 from backstory.cli.session import Session, progress
+from backstory.cli.verbs.conversations import Replies
 from backstory.ledger.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,10 +34,7 @@ def reextract(
         str | None, typer.Option(metavar="DIR", help="Folder of prompt templates. Default: as configured.")
     ] = None,
     thread: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
-    replies: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Use recorded replies instead of a model: JSONL of thread_id and reply."),
-    ] = None,
+    replies: Replies = None,
     max_calls: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Maximum number of calls of the model.")
     ] = None,
