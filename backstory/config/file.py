@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backstory.config.provider_model import OWN_PROVIDERS
+from backstory.config.model_factory import OWN_PROVIDERS
 from backstory.config.settings import ModelSettings, Settings
 from backstory.ledger.core.errors import ConfigError
 

@@ -19,8 +19,7 @@ from pydantic_core import ErrorDetails
 from backstory.config.file import BACKEND, FOREIGN_MODEL, NOT_NEEDED, read_config
 from backstory.config.host_file import NAME as HOST_FILE
 from backstory.config.host_file import HostFile, read_host_file, uses_server
-from backstory.config.model_factory import ModelLike, as_model
-from backstory.config.provider_model import OWN_PROVIDERS, ForeignModel, ProviderModel, read_foreign
+from backstory.config.model_factory import OWN_PROVIDERS, ForeignModel, ModelLike, ProviderModel, as_model, read_foreign
 from backstory.config.settings import NO_EMBEDDER, WEIGHTS, ModelSettings, Settings, kind_of
 from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue

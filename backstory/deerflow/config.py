@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from backstory.config.loading import base_folder, check_folders, load_settings
-from backstory.config.provider_model import ForeignModel
+from backstory.config.model_factory import ForeignModel
 from backstory.config.settings import Settings
 from backstory.ledger.core.errors import ConfigError
 

@@ -345,7 +345,7 @@ def test_retry_says_that_a_key_is_not_copied(host):
 
 
 def test_retry_says_which_package_a_provider_needs(host, monkeypatch):
-    monkeypatch.setattr("backstory.config.provider_model.find_spec", lambda name: None)
+    monkeypatch.setattr("backstory.config.model_factory.find_spec", lambda name: None)
     parked(host, Patched(ServerError()))
     assert "claude needs langchain: run this in the env" in line(host).error("--user", "ada", "retry", code=3)
 
@@ -358,7 +358,7 @@ def test_retry_makes_a_model_of_another_provider(host, monkeypatch):
         return ChatModel(TEA)
 
     monkeypatch.setattr("langchain.chat_models.init_chat_model", make)
-    monkeypatch.setattr("backstory.config.provider_model.find_spec", lambda name: name)
+    monkeypatch.setattr("backstory.config.model_factory.find_spec", lambda name: name)
     parked(host, Patched(ServerError()))
     line(host).run("--user", "ada", "show")
     assert made == []
