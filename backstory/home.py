@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Protocol, Self, Unpack, runtime_checkable
 
 from backstory import checks
 from backstory.aio import in_thread
-from backstory.config.folders import signals_of
 from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import (
@@ -138,9 +137,11 @@ class Backstory(MemoriesOfHome):
         stated = loaded.settings
         observers = observers_of(callbacks)
         clock = clock or SystemClock()
-        if stated.patterns_dir and (background or model is not None):
+        if stated.patterns is not None and (background or model is not None):
             # An error in them is raised here, not by a worker later.
-            signals_of(stated)
+            from backstory.ledger.extraction.signals import load_signals
+
+            load_signals(stated.patterns)
         folder = base_folder(home, stated)
         store = open_store(loaded, folder)
         _must_be_complete(store)

@@ -69,7 +69,8 @@ def verbs() -> Iterator[tuple[str, typer.core.TyperCommand]]:
 
 def _below(group: object, before: str) -> Iterator[tuple[str, typer.core.TyperCommand]]:
     assert isinstance(group, TyperGroup)
-    for name, command in group.commands.items():
+    for name in group.commands:
+        command = group.get_command(typer.Context(group), name)
         if isinstance(command, TyperGroup):
             yield from _below(command, f"{before}{name} ")
         else:

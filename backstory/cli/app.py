@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import cache, wraps
 from itertools import takewhile
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -32,6 +33,7 @@ from backstory.cli.verbs import (
     search,
     serving,
 )
+from backstory.ledger.core.errors import BackstoryError
 
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
@@ -39,7 +41,15 @@ _FAILED = 3
 
 
 class Root(TyperGroup):
-    """The group of all verbs."""
+    """The group of all verbs. The signature of a verb is read when it is asked for: all of them take 30 ms."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs | {"commands": dict.fromkeys((*_PANELS, *_GROUPS))})
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a verb or a group of verbs; None for another word."""
+        del ctx
+        return _made(cmd_name) if cmd_name in self.commands else None
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the global options."""
@@ -83,8 +93,6 @@ def _is_wrong_use(error: Exception) -> bool:
 
 def _report(error: Exception, session: Session | None, words: list[str]) -> int:
     """Write an error as one line, and with --json as a JSON value; return the exit code."""
-    from backstory.ledger.core.errors import BackstoryError
-
     code = _FAILED
     if _is_wrong_use(error):
         code, message = 2, _wrong_use(error)
@@ -129,33 +137,8 @@ def _drop_stdout() -> None:
         os.close(devnull)
 
 
-class _Verbs(Mapping[str, Any]):
-    """The verbs by name. The signature of a verb is read when it is asked for: all of them take 30 ms."""
-
-    def __init__(self) -> None:
-        self._made: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            self._made[name] = _GROUPS[name]() if name in _GROUPS else _verb(name)
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter((*_PANELS, *_GROUPS))
-
-    def __len__(self) -> int:
-        return len(_PANELS) + len(_GROUPS)
-
-
-class _All(Root):
-    """The group of all verbs."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs | {"commands": _Verbs()})
-
-
 app = typer.Typer(
-    cls=_All,
+    cls=Root,
     name="backstory",
     help="Long-term memory for LLM agents, kept as a ledger that can be replayed, queried and undone.",
     pretty_exceptions_enable=False,
@@ -238,58 +221,71 @@ _VERBS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "help": help_,
     },
 }
-_FACT_VERBS: Mapping[str, Callable[..., None]] = {
-    "list": facts.list_,
-    "get": facts.get,
-    "add": facts.add,
-    "edit": facts.edit,
-    "remove": facts.remove,
-}
-_TOKEN_VERBS: Mapping[str, Callable[..., None]] = {
-    "add": serving.add,
-    "list": serving.list_,
-    "revoke": serving.revoke,
-}
-
-_HOOK_VERBS: Mapping[str, Callable[..., None]] = {
-    "claude-code": context.claude_code,
-    "codex": context.codex,
-    "install": context.install,
-    "pause": context.pause,
-    "resume": context.resume,
-}
-
 _PANELS: Mapping[str, str] = {name: panel for panel, verbs in _VERBS.items() for name in verbs}
 
 
-def _verb(name: str) -> Any:
-    alone = typer.Typer(add_completion=False)
-    alone.command(name, cls=Verb, rich_help_panel=_PANELS[name])(_VERBS[_PANELS[name]][name])
-    return get_command(alone)
+class _Group(NamedTuple):
+    """Verbs below a word, such as `fact`."""
+
+    panel: str
+    help: str
+    verbs: Mapping[str, Callable[..., None]]
 
 
-def _group(name: str, panel: str, help_text: str, verbs: Mapping[str, Callable[..., None]]) -> Any:
+_GROUPS: Mapping[str, _Group] = {
+    "fact": _Group(
+        "Change",
+        "Add, change and remove facts by hand. No model changes them afterwards.",
+        {"list": facts.list_, "get": facts.get, "add": facts.add, "edit": facts.edit, "remove": facts.remove},
+    ),
+    "token": _Group(
+        "Serve",
+        "Make, list and revoke the tokens that the server accepts.",
+        {"add": serving.add, "list": serving.list_, "revoke": serving.revoke},
+    ),
+    "hook": _Group(
+        "Serve",
+        "Give a coding agent a memory by its hooks, and pause them.",
+        {
+            "claude-code": context.claude_code,
+            "codex": context.codex,
+            "install": context.install,
+            "pause": context.pause,
+            "resume": context.resume,
+        },
+    ),
+}
+
+
+def _as_typed(verb: Callable[..., None]) -> Callable[..., None]:
+    """Return a verb as typer takes it: with the context, which holds the session, in place of the session."""
+    first, *options = inspect.signature(verb, eval_str=True).parameters.values()
+    if first.annotation is not Session:
+        return verb
+
+    @wraps(verb)
+    def run(ctx: typer.Context, **given: Any) -> None:
+        verb(ctx.obj, **given)
+
+    ctx = inspect.Parameter("ctx", first.kind, annotation=typer.Context)
+    run.__dict__["__signature__"] = inspect.Signature([ctx, *options])
+    return run
+
+
+@cache
+def _made(name: str) -> Any:
+    """Make the command of a verb, or of a group of verbs."""
+    if name in _PANELS:
+        alone = typer.Typer(add_completion=False)
+        alone.command(name, cls=Verb, rich_help_panel=_PANELS[name])(_as_typed(_VERBS[_PANELS[name]][name]))
+        return get_command(alone)
+    panel, help_text, verbs = _GROUPS[name]
     group = typer.Typer(name=name, cls=VerbGroup, help=help_text, add_completion=False)
     for verb, run in verbs.items():
-        group.command(verb, cls=Verb)(run)
+        group.command(verb, cls=Verb)(_as_typed(run))
     made: Any = get_command(group)
     made.rich_help_panel = panel
     return made
-
-
-_GROUPS: Mapping[str, Callable[[], Any]] = {
-    "fact": partial(
-        _group,
-        "fact",
-        "Change",
-        "Add, change and remove facts by hand. No model changes them afterwards.",
-        _FACT_VERBS,
-    ),
-    "token": partial(
-        _group, "token", "Serve", "Make, list and revoke the tokens that the server accepts.", _TOKEN_VERBS
-    ),
-    "hook": partial(_group, "hook", "Serve", "Give a coding agent a memory by its hooks, and pause them.", _HOOK_VERBS),
-}
 
 
 def _version(wanted: bool) -> None:

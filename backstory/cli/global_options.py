@@ -70,10 +70,13 @@ def _take(ctx: Any, option: Any, value: str | bool | None) -> None:
         # While the shell completes a word there is no session, and completion reads the options of the root.
         ctx.find_root().params[option.name] = value
         return
-    name, before = option.name, getattr(session, option.name)
+    name = option.name
+    # The name of an agent is kept as it was given; the session asks the home's host for the one in use.
+    field = "agent_given" if name == "agent" else name
+    before = getattr(session, field)
     if before != value and _typed_before(ctx.parent, name):
         ctx.fail(f"{option.opts[0]} is given twice, as {before!r} and as {value!r}: leave one of them out")
-    setattr(session, name, value)
+    setattr(session, field, value)
     if name in ("user", "agent"):
         setattr(session, f"{name}_from", "argument")
     prepare_streams(ctx.find_root(), session)

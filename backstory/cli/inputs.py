@@ -14,27 +14,27 @@ from pathlib import Path
 
 from backstory.ledger.core.errors import ConfigError, InputError
 from backstory.ledger.core.policy import PolicyKey, PolicyValue, policy_key, read_categories
+from backstory.ledger.disk.files import BOM, read_given
 from backstory.ledger.extraction.models.recorded import RecordedReply, read_replies
 from backstory.ledger.messages.conversation_file import Conversation, conversation_in
 
-_BOM = b"\xef\xbb\xbf"
-_SWITCH = {
-    **dict.fromkeys(("true", "yes", "on"), True),
-    **dict.fromkeys(("false", "no", "off"), False),
-}
+_SWITCH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def _read(file: str) -> bytes:
     """Read a file, or with `-` standard input, without a byte order mark."""
+    if file == "-":
+        return sys.stdin.buffer.read().removeprefix(BOM)
+    return read_given(Path(file), "name a file, or - for standard input")
+
+
+@contextmanager
+def _naming(file: str) -> Iterator[None]:
+    """Have an error about the content of a file name the file."""
     try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise InputError(
-            f"cannot read {file}: {error.strerror or error}; name a file, or - for standard input"
-        ) from error
-    except ValueError as error:
-        raise InputError(f"cannot read {file!r}: {error}") from error
-    return data.removeprefix(_BOM)
+        yield
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from error
 
 
 @contextmanager
@@ -78,14 +78,8 @@ def read_recorded_replies(file: str | None) -> Sequence[RecordedReply] | None:
     if file is None:
         return None
     data = _read(file)
-    try:
+    with _naming(file):
         return read_replies(data.split(b"\n"))
-    except InputError as error:
-        raise InputError(_named(file, error)) from error
-
-
-def _named(file: str, error: InputError) -> str:
-    return str(error) if str(error).startswith("cannot read") else f"{file}: {error}"
 
 
 def read_conversation(file: str, *, user: str | None, agent: str | None, thread: str | None) -> Conversation:
@@ -100,10 +94,9 @@ def read_conversation(file: str, *, user: str | None, agent: str | None, thread:
     Raises:
         InputError: The file cannot be read, or is an array that cannot be parsed.
     """
-    try:
-        return conversation_in(_read(file), user=user, agent=agent, thread=thread)
-    except InputError as error:
-        raise InputError(_named(file, error)) from error
+    data = _read(file)
+    with _naming(file):
+        return conversation_in(data, user=user, agent=agent, thread=thread)
 
 
 def policy_changes(settings: Iterable[str]) -> dict[str, PolicyValue]:

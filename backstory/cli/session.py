@@ -5,23 +5,29 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
+from backstory.cli.pages.labels import show_local_times
 from backstory.cli.pages.page import Page, page, show_traceback, write_json, write_message
+from backstory.ledger.core.errors import BackstoryError, NoModelError, UsageError
 
 if TYPE_CHECKING:
+    import msgspec
+
+    from backstory.config.loading import Loaded
     from backstory.home import Backstory
     from backstory.ledger.core.scope import Scope
     from backstory.memory import MemoryHandle
     from backstory.services.services import Progress
 
 
+R = TypeVar("R", bound="msgspec.Struct")
 T = TypeVar("T")
 
 _LONG_INDEXING_KIB = 16 * 1024
@@ -55,10 +61,7 @@ class Session:
         given = self.agent_given
         if given is None or given == given.lower():
             return given
-        from backstory.config.loading import load_settings
-
-        self.check_home()
-        host = load_settings(self.config, {"event_store": self.store}, home=self.home, as_hosted=True).host
+        host = self.loaded().host
         return given if host is None else host.agent_name(given)
 
     @property
@@ -85,10 +88,22 @@ class Session:
         Raises:
             UsageError: --home is empty.
         """
-        from backstory.ledger.core.errors import UsageError
-
         if self.home == "":
             raise UsageError("--home is empty: name a folder, or leave the option out")
+
+    def loaded(self) -> Loaded:
+        """Load the settings that are in force in the home."""
+        from backstory.config.loading import load_settings
+
+        self.check_home()
+        return load_settings(self.config, {"event_store": self.store}, home=self.home, as_hosted=True)
+
+    def opening(self) -> Callable[..., Backstory]:
+        """Return `Backstory.open` with the global options."""
+        from backstory import Backstory
+
+        self.check_home()
+        return partial(Backstory.open, self.home, config=self.config, event_store=self.store, as_hosted=True)
 
     @contextmanager
     def opened(self, **changes: str | None) -> Iterator[Backstory]:
@@ -97,22 +112,9 @@ class Session:
         Args:
             changes: Arguments of `Backstory.open` beside those that the global options give.
         """
-        from backstory import Backstory
-        from backstory.ledger.core.errors import NoModelError
-
-        self.check_home()
-        opening: Callable[..., Backstory] = Backstory.open
         with (
             progress_of_total("indexing the log, KiB", least=_LONG_INDEXING_KIB, unit=1024) as step,
-            opening(
-                self.home,
-                config=self.config,
-                background=False,
-                progress=step,
-                as_hosted=True,
-                event_store=self.store,
-                **changes,
-            ) as bs,
+            self.opening()(background=False, progress=step, **changes) as bs,
         ):
             try:
                 yield bs
@@ -161,8 +163,6 @@ class Session:
         try:
             yield
         except KeyboardInterrupt:
-            from backstory.ledger.core.errors import BackstoryError
-
             with contextlib.suppress(BackstoryError):
                 self.interrupted = f"interrupted: {left()}"
             raise
@@ -175,32 +175,33 @@ class Session:
         else:
             show(self.page(), value)
 
+    def answer_each(
+        self, results: Sequence[tuple[Scope, R]], show: Callable[[Page, Sequence[tuple[Scope, R]]], None]
+    ) -> None:
+        """Print the results of several memories; as JSON each is an object with its user and agent."""
+        from msgspec import to_builtins
+
+        found = [{"user": scope.user, "agent": scope.agent, **to_builtins(result)} for scope, result in results]
+        self.answer(found, lambda page, _: show(page, results))
+
     def page(self) -> Page:
         """Return a page on standard output; on a terminal its times are local ones unless --utc is given."""
-        from backstory.cli.pages.labels import show_local_times
-
         show_local_times(local=sys.stdout.isatty() and not self.utc)
         return page()
+
+    def confirm(self, question: str, left: str) -> None:
+        """Ask a question on standard error; without a yes note what is left undone, and exit with code 1."""
+        try:
+            said = typer.confirm(question, err=True)
+        except typer.Abort:
+            said = False
+        if not said:
+            self.note(left)
+            raise typer.Exit(1)
 
     def note(self, text: str) -> None:
         """Write a note to standard error."""
         write_message(text)
-
-
-def session_of(ctx: typer.Context) -> Session:
-    """Return the session of a verb."""
-    session = ctx.obj
-    if not isinstance(session, Session):
-        raise TypeError("the verb ran without its global options")
-    return session
-
-
-def confirmed(question: str) -> bool:
-    """Ask a question on standard error; no answer is no."""
-    try:
-        return typer.confirm(question, err=True)
-    except typer.Abort:
-        return False
 
 
 @contextmanager

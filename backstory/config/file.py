@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backstory.config.provider_model import OWN_PROVIDERS
+from backstory.config.model_factory import OWN_PROVIDERS
 from backstory.config.settings import ModelSettings, Settings
 from backstory.ledger.core.errors import ConfigError
 
@@ -107,25 +107,19 @@ def _parsed(path: str | Path) -> object:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise ConfigError(f"{where} cannot be read: {error}") from error
-    loader: yaml.SafeLoader | None = None
-    # PyYAML quotes the line, which may hold an API key, so an error has no cause.
     try:
         loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
         if isinstance(root, yaml.MappingNode):
             _check_pairs([pair for pair in root.value if _may_be_ours(pair[0])], where)
         return None if root is None else loader.construct_document(root)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        # PyYAML quotes the line, which may hold an API key, so ours has no cause. Of a value that it cannot make, such
+        # as a date that is none, it raises whatever Python does.
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
-        problem = getattr(error, "problem", None) or "it cannot be read"
+        problem = getattr(error, "problem", None) or "a value in it cannot be read"
         raise ConfigError(f"{where} is not valid YAML{line}: {problem}") from None
-    except (ValueError, LookupError, AttributeError, ArithmeticError, RecursionError):
-        # PyYAML raises these for an invalid date or character, a word with the tag of a number, and deep nesting.
-        raise ConfigError(f"{where} is not valid YAML: a value in it cannot be read") from None
-    finally:
-        if loader is not None:
-            loader.dispose()
 
 
 def _may_be_ours(key: yaml.Node) -> bool:
@@ -134,17 +128,16 @@ def _may_be_ours(key: yaml.Node) -> bool:
 
 def _check_pairs(pairs: list[tuple[yaml.Node, yaml.Node]], where: str) -> None:
     """Refuse a key that is given twice, of which PyYAML silently takes the last."""
-    first: dict[tuple[str, str], int] = {}
+    first: dict[str, int] = {}
     for key, value in pairs:
-        line = key.start_mark.line + 1
         # Several merge keys are allowed.
-        name = (key.tag, key.value) if isinstance(key.value, str) and key.value != "<<" else None
-        if name in first:
-            raise ConfigError(
-                f"{where} has {key.value} at line {first[name]} and again at line {line}: keep one of them"
-            )
-        if name is not None:
-            first[name] = line
+        if isinstance(key.value, str) and key.value != "<<":
+            line = key.start_mark.line + 1
+            if key.value in first:
+                raise ConfigError(
+                    f"{where} has {key.value} at line {first[key.value]} and again at line {line}: keep one of them"
+                )
+            first[key.value] = line
         if value.tag == _MAPPING:
             _check_pairs(value.value, where)
 

@@ -24,7 +24,7 @@ from typing import Self
 
 import msgspec
 
-from backstory.config.provider_model import OWN_PROVIDERS, missing_package
+from backstory.config.model_factory import OWN_PROVIDERS, missing_package
 from backstory.config.secrets import holds_secret
 from backstory.config.settings import NO_EMBEDDER, Settings
 from backstory.ledger.core.errors import BackstoryError

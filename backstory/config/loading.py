@@ -19,8 +19,7 @@ from pydantic_core import ErrorDetails
 from backstory.config.file import BACKEND, FOREIGN_MODEL, NOT_NEEDED, read_config
 from backstory.config.host_file import NAME as HOST_FILE
 from backstory.config.host_file import HostFile, read_host_file, uses_server
-from backstory.config.model_factory import ModelLike, as_model
-from backstory.config.provider_model import OWN_PROVIDERS, ForeignModel, ProviderModel, read_foreign
+from backstory.config.model_factory import OWN_PROVIDERS, ForeignModel, ModelLike, ProviderModel, as_model, read_foreign
 from backstory.config.settings import NO_EMBEDDER, WEIGHTS, ModelSettings, Settings, kind_of
 from backstory.ledger.core.errors import ConfigError
 from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue
@@ -282,6 +281,25 @@ def _expanded(path: str | Path) -> Path:
         return Path(path).expanduser()
     except RuntimeError as error:
         raise ConfigError(f"{path} names the home folder of an unknown user: {error}") from error
+
+
+def check_folders(settings: Settings) -> None:
+    """Read the files that only an update reads otherwise, so that an error is shown now and not by a worker later.
+
+    Raises:
+        ConfigError: A folder of prompts or patterns is missing, or a file in it cannot be used.
+    """
+    from backstory.ledger.extraction.deerflow_files import agents_with_templates
+    from backstory.ledger.extraction.signals import load_signals
+    from backstory.ledger.extraction.templates import load_templates
+    from backstory.ledger.text.scaffolding import load_scaffolding
+
+    if settings.prompts is not None:
+        for agent in (None, *agents_with_templates(settings.prompts)):
+            load_templates(settings.prompts, agent)
+    if settings.patterns is not None:
+        load_signals(settings.patterns)
+        load_scaffolding(settings.patterns)
 
 
 def policy_values(loaded: Loaded) -> dict[str, PolicyValue]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Literal, Union, get_args, get_origin
 
@@ -181,6 +182,16 @@ class Settings(BaseModel):
     proxy_history: Literal["newest", "all"] = "newest"
 
     hooks_leave_out: Names = ()
+
+    @property
+    def prompts(self) -> Path | None:
+        """The folder of prompts; None for the packaged ones."""
+        return Path(self.prompts_dir) if self.prompts_dir else None
+
+    @property
+    def patterns(self) -> Path | None:
+        """The folder of patterns; None for the packaged ones."""
+        return Path(self.patterns_dir) if self.patterns_dir else None
 
     @field_validator("*", mode="before")
     @classmethod

@@ -127,19 +127,16 @@ def _must_load(extra: str, *modules: str) -> None:
 def _made(path: str, home: Path, label: str) -> EventStore:
     factory = _class(path, label)
     try:
-        store = factory(home)
+        return factory(home)
     except BackstoryError:
         raise
     except Exception as error:
         raise ConfigError(
             f"storage_class {label} could not be created with the home folder alone ({type(error).__name__}): {error}"
         ) from error
-    if not _is_store(store):
-        raise ConfigError(f"storage_class {label} is not an event store: {_lacking(store)}")
-    return store
 
 
-def _class(path: str, label: str) -> Callable[[Path], object]:
+def _class(path: str, label: str) -> Callable[[Path], EventStore]:
     """Load a class by its dotted path.
 
     Raises:
@@ -162,13 +159,13 @@ def _class(path: str, label: str) -> Callable[[Path], object]:
             raise ConfigError(f"storage_class {label} does not load: the module {place} has no {name}")
     if not isinstance(found, type):
         raise ConfigError(f"storage_class {label} must be a class, got a {type(found).__name__}: name the class")
-    if lacking := _lacking(found):
-        raise ConfigError(f"storage_class {label} is not an event store: {lacking}")
+    if not _makes_stores(found):
+        raise ConfigError(f"storage_class {label} is not an event store: {_lacking(found)}")
     return found
 
 
-def _is_store(store: object) -> TypeGuard[EventStore]:
-    return not _lacking(store)
+def _makes_stores(found: object) -> TypeGuard[Callable[[Path], EventStore]]:
+    return not _lacking(found)
 
 
 def _lacking(found: object) -> str:

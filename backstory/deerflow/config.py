@@ -10,8 +10,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from backstory.config.folders import check_folders
-from backstory.config.loading import Loaded, base_folder, load_settings
+from backstory.config.loading import Loaded, base_folder, check_folders, load_settings
 from backstory.ledger.core.errors import ConfigError
 
 _log = logging.getLogger(__name__)

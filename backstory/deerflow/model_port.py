@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 from backstory.config.host_file import HostModel
-from backstory.config.model_factory import as_model, bill_of, name_of_chat_model, status_of
-from backstory.config.provider_model import make_chat_model
+from backstory.config.model_factory import as_model, bill_of, make_chat_model, name_of_chat_model, status_of
 from backstory.config.settings import DEFAULT_MODEL
 from backstory.deerflow.config import Configured
 from backstory.deerflow.observers import CallObserver, Hooks, RunTraces, hook_guarded

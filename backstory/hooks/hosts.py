@@ -20,6 +20,11 @@ import msgspec
 from backstory.ledger.core.errors import ConfigError, InputError
 from backstory.ledger.disk.files import make_folder, put_in_place
 
+GIVES = ("SessionStart", "UserPromptSubmit")
+"""The events for which memory gives something."""
+RECORDS = ("Stop", "SessionEnd")
+"""The events that record what was said."""
+
 _LONGEST_NAME = 64
 _DIGITS = 8
 _POINTER = 4096
@@ -35,7 +40,6 @@ class Host(NamedTuple):
     """The environment variable that names its folder; `default` is that below the user's."""
     default: str
     settings: str
-    events: tuple[str, ...]
     began_in: str = ""
     """The environment variable that names the folder that a session began in, since its `cwd` may move on."""
 
@@ -58,10 +62,9 @@ class Host(NamedTuple):
         return path
 
 
-_EVENTS = ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd")
 _ALL = (
-    Host("claude-code", "CLAUDE_CONFIG_DIR", ".claude", "settings.json", _EVENTS, "CLAUDE_PROJECT_DIR"),
-    Host("codex", "CODEX_HOME", ".codex", "hooks.json", _EVENTS),
+    Host("claude-code", "CLAUDE_CONFIG_DIR", ".claude", "settings.json", "CLAUDE_PROJECT_DIR"),
+    Host("codex", "CODEX_HOME", ".codex", "hooks.json"),
 )
 HOSTS: Mapping[str, Host] = {host.name: host for host in _ALL}
 
@@ -156,7 +159,7 @@ def _changed(before: str, path: Path, host: Host, command: Sequence[str] | None)
         raise ConfigError(f"{path} is no object with lists of hooks below `hooks`: mend it, then run this again")
     left = {event: [*_without_ours(groups, host)] for event, groups in hooks.items()}
     if command is not None:
-        for event in host.events:
+        for event in (*GIVES, *RECORDS):
             wait = _WAIT_AT_END if event == "SessionEnd" else _WAIT_SECONDS
             entry = {"type": "command", "command": shlex.join(command), "timeout": wait}
             left.setdefault(event, []).append({"hooks": [entry]})

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from backstory.hooks.hosts import HOSTS, agent_of, home_folder, lies_in, project_of
+from backstory.hooks.hosts import GIVES, HOSTS, RECORDS, agent_of, home_folder, lies_in, project_of
 from backstory.ledger.core.errors import BackstoryError, InputError
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ PAUSED = "hooks.paused"
 
 _LIMIT_SECONDS = 0.25
 """Of the 300 ms that a host may wait, the rest is the start and the end of the interpreter."""
-_GIVES = ("SessionStart", "UserPromptSubmit")
-_RECORDS = ("Stop", "SessionEnd")
 _LARGEST = 1 << 23
 _LARGEST_LOG = 1 << 20
 _LONGEST_LINE = 400
@@ -64,12 +62,12 @@ def run(name: str, options: Mapping[str, str]) -> None:
         if (hook.folder / PAUSED).exists():
             return
         hook.read(sys.stdin.buffer)
-        if hook.event in _RECORDS:
+        if hook.event in RECORDS:
             limit.cancel()
             limit.join()
             if _is_child():
                 hook.record()
-        elif hook.event in _GIVES:
+        elif hook.event in GIVES:
             hook.give(limit)
         else:
             hook.note("this event is not handled: only those that `backstory hook install` lists are")

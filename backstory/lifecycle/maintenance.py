@@ -16,8 +16,7 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import TypeVar
 
-from backstory.config.folders import check_folders
-from backstory.config.loading import Loaded, base_folder, load_settings
+from backstory.config.loading import Loaded, base_folder, check_folders, load_settings
 from backstory.config.settings import DEFAULT_MODEL, AgentReads, Settings
 from backstory.config.store_factory import open_store
 from backstory.copies import COPIES
@@ -32,9 +31,10 @@ from backstory.ledger.extraction.models.openai import OpenAIModel
 from backstory.projections.integrity.disk_check import examine_disk
 from backstory.projections.integrity.file_check import examine_files, scope_folders
 from backstory.projections.integrity.log_check import examine_logs
-from backstory.projections.integrity.remedies import Check, some
+from backstory.projections.integrity.remedies import Check, counted, some
 from backstory.projections.integrity.repair import DerivedIndex, repair
 from backstory.projections.integrity.verify import INDEX
+from backstory.users.owners import agents_of
 from backstory.witness.witness import examine_witness
 
 _log = logging.getLogger(__name__)
@@ -94,10 +94,9 @@ def doctor(
     elif not folder.is_dir():
         return tuple(checks)
     with closing(engine):
-        checks += _seal(engine)
-        checks += _risks(engine)
-        reads = None if loaded is None else loaded.settings.agent_reads
-        found, sound = _memories(engine, folder, scope, clock=clock, reads=reads)
+        checks += _looked("seal", lambda: _seal(engine))
+        checks += _looked("engine", lambda: _risks(engine))
+        found, sound = _memories(engine, folder, scope, clock, None if loaded is None else loaded.settings)
         checks += found
         if loaded is not None:
             checks.append(_parked(folder, config, store, sound))
@@ -106,13 +105,17 @@ def doctor(
     return tuple(checks)
 
 
+def _looked(name: str, look: Callable[[], Check | None]) -> list[Check]:
+    """Return what a look finds, if anything, or why it failed."""
+    try:
+        found = look()
+    except BackstoryError as error:
+        return [Check(name, False, str(error))]
+    return [] if found is None else [found]
+
+
 def _memories(
-    store: EventStore,
-    home: Path,
-    scope: Scope | None,
-    *,
-    clock: Clock,
-    reads: AgentReads | None,
+    store: EventStore, home: Path, scope: Scope | None, clock: Clock, settings: Settings | None
 ) -> tuple[list[Check], list[Scope]]:
     """Look at the memories of a store; return the checks, and the scopes without a finding."""
     named = None if scope is None else scope.folder
@@ -124,7 +127,7 @@ def _memories(
         checks = examine_files(home, [home / below for below in folders], clock)
     else:
         # Its server looks after its own files.
-        checks = [_copies(store, home)]
+        checks = _looked("copies", lambda: _copies(store, home))
 
     def differs(scope: Scope) -> Sequence[str]:
         index = _index(store, home, scope)
@@ -132,7 +135,8 @@ def _memories(
 
     found, sound = examine_logs(store, home, folders, clock, differing=differs, all_of=named)
     checks += [_alike(folders), *found]
-    if reads is not None and any(_AGENTS in f"/{below}" for below in folders):
+    if settings is not None and any(_AGENTS in f"/{below}" for below in folders):
+        reads = settings.agent_reads
         checks.append(Check("agents", True, f"{_READS[reads]} (agent_reads: {reads})"))
     if len(folders) > _FOLDERS:
         checks.append(
@@ -158,10 +162,7 @@ def _alike(folders: Iterable[str]) -> Check:
 def _copies(store: EventStore, home: Path) -> Check:
     """Look for copies of memories that the store does not have."""
     folders = (folder.relative_to(home).as_posix().removeprefix(".") for folder in scope_folders(home, COPIES))
-    try:
-        left = [below or "." for below in islice(folders, _FOLDERS) if not _has_log(store, below)]
-    except BackstoryError as error:
-        return Check("copies", False, str(error))
+    left = [below or "." for below in islice(folders, _FOLDERS) if not _has_log(store, below)]
     gone = f"{store} has no such memory: it was removed on another machine, or the home was used with another store"
     hint = f"{some(left)}: {gone}; delete memory.json, index.sqlite and what is beside them, if nothing of it is missed"
     return Check("copies", not left, hint if left else "each is of a memory in the store")
@@ -246,27 +247,19 @@ def _redis(settings: Settings) -> Check:
     return Check("redis", wrong is None, said)
 
 
-def _risks(store: EventStore) -> Iterator[Check]:
+def _risks(store: EventStore) -> Check | None:
     """Say how an engine's servers may lose what was acknowledged."""
     risks = store.capabilities().risks
-    if risks is not None:
-        try:
-            found = risks()
-        except BackstoryError as error:
-            yield Check("engine", False, str(error))
-        else:
-            yield Check("engine", not found, "; ".join(found) or f"{store} keeps what it has acknowledged")
+    if risks is None:
+        return None
+    found = risks()
+    return Check("engine", not found, "; ".join(found) or f"{store} keeps what it has acknowledged")
 
 
-def _seal(store: EventStore) -> Iterator[Check]:
+def _seal(store: EventStore) -> Check | None:
     """Say why a home takes no changes; most have no seal."""
-    try:
-        seal = store.seal()
-    except BackstoryError as error:
-        yield Check("seal", False, str(error))
-    else:
-        if seal is not None:
-            yield Check("seal", False, str(seal.refusal(str(store))))
+    seal = store.seal()
+    return None if seal is None else Check("seal", False, str(seal.refusal(str(store))))
 
 
 def _model(loaded: Loaded, environ: Mapping[str, str], *, ask: bool) -> Check:
@@ -344,8 +337,7 @@ def _parked(
 
 def _parked_in(bs: Backstory, scope: Scope) -> Iterator[str]:
     for parked in bs.memory_of(scope).status().parked:
-        turns = "1 turn" if parked.turns == 1 else f"{parked.turns} turns"
-        attempts = "1 attempt" if parked.attempts == 1 else f"{parked.attempts} attempts"
+        turns, attempts = counted(parked.turns, "turn", "turns"), counted(parked.attempts, "attempt", "attempts")
         yield f"{turns} of thread {parked.thread} of {scope} ({parked.reason}, {attempts})"
 
 
@@ -386,8 +378,7 @@ def replace_beyond_damage(
         StoreError, LockTimeoutError: A file cannot be moved, or a log is locked.
     """
     # `owners` would list every user, and fail where the log of one is damaged that alone says whose it is.
-    agents = bs._agents_of(scope.user) if whole_user else []  # noqa: SLF001 the same package
-    owners = [scope, *agents]
+    owners = [scope, *(agents_of(bs.store, scope.user) if whole_user else ())]
     try:
         for owner in owners:
             # To replace it may read the ledger alone, and the next conversation would meet a damaged transcript.

@@ -9,7 +9,7 @@ import msgspec
 
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.policy import POLICY_KEYS, PolicyValue
-from backstory.memory_tests.file import read_bytes
+from backstory.ledger.disk.files import read_given
 from backstory.memory_tests.run import FileResult, RememberedFact, TestResult
 
 
@@ -60,7 +60,7 @@ def compare(result: TestResult, earlier: Path) -> Compared:
     Raises:
         InputError: The file cannot be read, or is no such result.
     """
-    data = read_bytes(earlier, "name a file that `backstory --json test` wrote")
+    data = read_given(earlier, "name a file that `backstory --json test` wrote")
     try:
         before = msgspec.json.decode(data, type=TestResult)
     except msgspec.MsgspecError as error:

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.kinds import Rule, words_of
 from backstory.ledger.core.policy import PolicyValue
+from backstory.ledger.disk.files import read_given
 from backstory.services.named import read_policy
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ def _parsed(path: Path) -> object:
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
-    text = read_bytes(path, "name the file of a memory test").decode("utf-8", "replace")
+    text = read_given(path, "name the file of a memory test").decode("utf-8", "replace")
     try:
         given: object = yaml.load(text, Loader)  # noqa: S506 it is a SafeLoader
     except yaml.YAMLError as error:
@@ -255,18 +256,6 @@ def _parsed(path: Path) -> object:
     if not isinstance(given, dict):
         raise InputError(f"{path} must be a mapping with conversations (or home) and expect")
     return given
-
-
-def read_bytes(path: Path, hint: str) -> bytes:
-    """Read a file without its byte order mark.
-
-    Raises:
-        InputError: It cannot be read; the message ends with the hint.
-    """
-    try:
-        return path.read_bytes().removeprefix(b"\xef\xbb\xbf")
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}; {hint}") from error
 
 
 def _in_words(error: ErrorDetails) -> str:

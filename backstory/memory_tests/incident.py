@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from backstory.ledger.core.commands import LISTS, candidates_of
-from backstory.ledger.core.errors import InputError, NotFoundError, StoreError
+from backstory.ledger.core.errors import InputError, NotFoundError
 from backstory.ledger.core.events import (
     Candidate,
     Consolidation,
@@ -27,11 +27,12 @@ from backstory.ledger.core.events import (
     Removal,
     Unread,
 )
+from backstory.ledger.disk.files import write_given
 from backstory.ledger.extraction.models.recorded import RECORDED
 from backstory.ledger.rules.admission import commit_named
 from backstory.memory import MemoryHandle
 from backstory.memory_tests.kept_replies import KeptReply, prompt_key
-from backstory.memory_tests.steps import MessageFields, Step, message_of
+from backstory.memory_tests.steps import MessageFields, Step, message_of, turns_of
 from backstory.projections.history.views import LogEntry
 
 _UNDONE = {"hand", "revert", "rollback", "clear", "import"}
@@ -70,10 +71,7 @@ class Incident(msgspec.Struct, frozen=True):
             StoreError: One cannot be written.
         """
         for name, text in self.files.items():
-            try:
-                Path(name).write_text(text, encoding="utf-8")
-            except OSError as error:
-                raise StoreError(f"cannot write {name}: {error.strerror or error}; check the folder") from error
+            write_given(Path(name), text.encode())
 
 
 def incident_of(memory: MemoryHandle, what: str, path: Path | None, names: Mapping[str, str]) -> Incident:
@@ -205,16 +203,11 @@ def _ids_in(update: LogEntry) -> Iterator[str]:
 
 
 def _turns(memory: MemoryHandle, update: LogEntry) -> list[MessageFields]:
-    cause, turns = update.cause, update.cause.turns
-    found = [
-        message_of(turn)
-        for turn in memory.transcript(cause.thread or "")
-        if turns is not None and turns.first <= turn.n <= turns.last
-    ]
+    found = [message_of(turn) for turn in turns_of(memory, update.cause)]
     if not found:
         raise NotFoundError(
-            f"the words of commit {update.seq} (thread {cause.thread}) were erased or taken back, so it cannot be "
-            "replayed"
+            f"the words of commit {update.seq} (thread {update.cause.thread}) were erased or taken back, so it cannot "
+            "be replayed"
         )
     return found
 

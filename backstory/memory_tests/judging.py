@@ -6,9 +6,8 @@ Texts are alike by their words and, where an embedding model is at hand, by thei
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
 
 import msgspec
 
@@ -18,13 +17,11 @@ from backstory.ledger.core.events import Candidate, CandidateRejected, Fact, Fac
 from backstory.ledger.core.policy import same_category
 from backstory.ledger.erasure.content import folded
 from backstory.ledger.text.content_words import shared_words
-from backstory.memory_tests.file import KINDS, Context, Count, Expectation, ExpectationKind, Match, Refused
+from backstory.memory_tests.file import KINDS, Context, Count, Expectation, Match, Refused
 from backstory.memory_tests.replay import Replay
+from backstory.memory_tests.steps import turns_of
 from backstory.projections.history.refusals import content_of
 from backstory.projections.search.vectors.embedder import Embedder, passages_by, query_by
-
-if TYPE_CHECKING:
-    from backstory.projections.search.vectors.embedder import Floats
 
 _SHARE = 0.6
 """A text is like another that has this share of its content words, as `said_again_share` counts them."""
@@ -44,14 +41,9 @@ class Likeness:
     """
 
     def __init__(self, embedder: Embedder | None) -> None:
-        self._embedder = embedder
-        self._asked = lru_cache(256)(self._query)
-        self._kept = lru_cache(65_536)(self._passage)
-
-    @property
-    def name(self) -> str | None:
+        self.name = None if embedder is None else embedder.name
         """The embedding model; None where words alone are compared."""
-        return None if self._embedder is None else self._embedder.name
+        self._cosine = None if embedder is None else _cosine_by(embedder)
 
     def alike(self, wanted: str, text: str) -> bool:
         """Whether a text is like the wanted one.
@@ -69,20 +61,16 @@ class Likeness:
             ModelError: The embedding model gave no usable answer.
         """
         words = shared_words(wanted, text)
-        if self._embedder is None or words >= _SHARE:
+        if self._cosine is None or words >= _SHARE:
             return words, 0.0
-        return words, float(self._asked(wanted) @ self._kept(text))
+        return words, self._cosine(wanted, text)
 
-    def _query(self, text: str) -> Floats:
-        if self._embedder is None:
-            raise TypeError("there is no embedding model")
-        return query_by(self._embedder, text)
 
-    def _passage(self, text: str) -> Floats:
-        if self._embedder is None:
-            raise TypeError("there is no embedding model")
-        vector: Floats = passages_by(self._embedder, [text])[0]
-        return vector
+def _cosine_by(embedder: Embedder) -> Callable[[str, str], float]:
+    """Return the function that compares the meaning of a wanted text with that of another."""
+    asked = lru_cache(256)(partial(query_by, embedder))
+    kept = lru_cache(65_536)(lambda text: passages_by(embedder, [text])[0])
+    return lambda wanted, text: float(asked(wanted) @ kept(text))
 
 
 _MOST_NAMED = 3
@@ -130,14 +118,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     rule: str | None = None
 
 
-def kind_of(expected: Expectation) -> ExpectationKind:
-    """Return the kind of an expectation."""
-    return next(kind for kind in KINDS if getattr(expected, kind) is not None)
-
-
 def in_words(expected: Expectation) -> str:
     """Return an expectation as one line."""
-    kind = kind_of(expected)
+    kind = next(kind for kind in KINDS if getattr(expected, kind) is not None)
     keys = getattr(expected, kind).model_dump(by_alias=True, exclude_none=True)
     if keys.keys() == {"holds"}:
         said = _spelled(keys["holds"])
@@ -227,9 +210,8 @@ class Judge:
         """Yield the turns that a finding was learned from: those that the fact cites, else those of the commit."""
         if finding.fact is not None:
             yield from (turn.content for turn in self._memory.why(finding.fact).evidence)
-        elif finding.commit is not None and (turns := finding.commit.cause.turns) is not None:
-            standing = self._memory.transcript(finding.commit.cause.thread or "")
-            yield from (turn.content for turn in standing if turns.first <= turn.n <= turns.last)
+        elif finding.commit is not None:
+            yield from (turn.content for turn in turns_of(self._memory, finding.commit.cause))
 
     # What each kind asks.
 

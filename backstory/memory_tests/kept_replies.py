@@ -16,10 +16,10 @@ from pathlib import Path
 import msgspec
 
 from backstory.ledger.core.errors import InputError, ModelError, StoreError
+from backstory.ledger.disk.files import read_given
 from backstory.ledger.extraction.models.model import Answer, Model, Prompt, usage_of
 from backstory.ledger.extraction.models.recorded import RECORDED, RecordedReply, read_replies
 from backstory.ledger.learning.model_caller import ask_once
-from backstory.memory_tests.file import read_bytes
 from backstory.memory_tests.steps import Step
 
 _MOST_NAMED = 5
@@ -156,7 +156,7 @@ class KeptReplies(Model):
 def _read(path: Path, *, may_be_missing: bool) -> list[RecordedReply]:
     if may_be_missing and not path.exists():
         return []
-    data = read_bytes(path, "--record makes it with a model")
+    data = read_given(path, "--record makes it with a model")
     try:
         return read_replies(data.split(b"\n"))
     except InputError as error:

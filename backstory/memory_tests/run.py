@@ -19,7 +19,7 @@ from backstory.config.loading import Loaded, chosen_model, load_settings
 from backstory.home import Backstory
 from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import InputError, UsageError
-from backstory.ledger.core.events import CandidateRejected, UpdateFailed
+from backstory.ledger.core.events import CandidateRejected, Fact, UpdateFailed
 from backstory.ledger.core.policy import Policy
 from backstory.ledger.core.scope import Scope
 from backstory.memory_tests.file import Expectation, read_test
@@ -178,31 +178,45 @@ class _Run:
     def result(self, times: int) -> FileResult:
         """Run the file several times."""
         runs: list[list[Judgement]] = []
-        counts = _Counts()
+        updates: list[Commit] = []
+        notes: dict[str, None] = {}
+        facts: Sequence[Fact] = ()
+        policy = Policy()
         for self._number in range(1, times + 1):
             self._replies.begin(self._number)
             with replayed(self._scope, self._steps, self._settings, self._replies) as replay:
-                counts.add(replay)
+                if self._number == 1:
+                    facts, policy = replay.memory.facts(joined=False), replay.memory.policy().policy
+                made = [commit for commit in replay.commits if commit.cause.kind == "extraction"]
+                updates += made
+                notes |= dict.fromkeys(
+                    f"the update of thread {commit.cause.thread} failed: {event.detail}"
+                    for commit in made
+                    for event in commit.events
+                    if isinstance(event, UpdateFailed)
+                )
                 if unused := self._replies.unused:
-                    counts.notes[f"kept replies that were not used, by thread: {', '.join(unused)}"] = None
+                    notes[f"kept replies that were not used, by thread: {', '.join(unused)}"] = None
                 runs.append(self._verdicts(replay))
         verdicts = merged(runs)
+        events = [event for commit in updates for event in commit.events]
+        refused = Counter(event.rule for event in events if isinstance(event, CandidateRejected))
         return FileResult(
             file=str(self._path),
             ok=all(verdict.ok for verdict in verdicts),
             expectations=verdicts,
-            memory=counts.memory or (),
-            updates=counts.updates,
-            failed=counts.failed,
-            refused=dict(sorted(counts.refused.items())),
-            tokens_in=counts.tokens_in,
-            tokens_out=counts.tokens_out,
+            memory=tuple(RememberedFact(one.id, one.content, one.category, one.confidence) for one in facts),
+            updates=len(updates),
+            failed=sum(isinstance(event, UpdateFailed) for event in events),
+            refused={rule: refused[rule] for rule in sorted(refused)},
+            tokens_in=sum(commit.cause.tokens_in or 0 for commit in updates),
+            tokens_out=sum(commit.cause.tokens_out or 0 for commit in updates),
             asked=self._replies.asked,
-            model=tuple(sorted(counts.models)),
+            model=tuple(sorted({commit.cause.model for commit in updates if commit.cause.model is not None})),
             prompts=tuple(sorted(self._replies.templates)),
             meaning=self._likeness.name,
-            policy=counts.policy,
-            notes=tuple(counts.notes),
+            policy=policy,
+            notes=tuple(notes),
         )
 
     def _verdicts(self, replay: Replay) -> list[Judgement]:
@@ -221,41 +235,6 @@ class _Run:
         self._replies.begin(self._number)
         with replayed(self._scope, steps, self._settings, self._replies) as then:
             return Judge(then, then.seq, self._likeness).verdict(expected)
-
-
-class _Counts:
-    """What the replays of one file came to."""
-
-    def __init__(self) -> None:
-        self.memory: tuple[RememberedFact, ...] | None = None
-        self.updates = self.failed = self.tokens_in = self.tokens_out = 0
-        self.refused: Counter[str] = Counter()
-        self.models: set[str] = set()
-        self.policy = Policy()
-        self.notes: dict[str, None] = {}
-
-    def add(self, replay: Replay) -> None:
-        """Count one replay."""
-        if self.memory is None:
-            facts = replay.memory.facts(joined=False)
-            self.memory = tuple(RememberedFact(one.id, one.content, one.category, one.confidence) for one in facts)
-        self.policy = replay.memory.policy().policy
-        for commit in replay.commits:
-            if commit.cause.kind == "extraction":
-                self._count(commit)
-
-    def _count(self, commit: Commit) -> None:
-        self.updates += 1
-        self.tokens_in += commit.cause.tokens_in or 0
-        self.tokens_out += commit.cause.tokens_out or 0
-        if commit.cause.model is not None:
-            self.models.add(commit.cause.model)
-        for event in commit.events:
-            if isinstance(event, CandidateRejected):
-                self.refused[event.rule] += 1
-            elif isinstance(event, UpdateFailed):
-                self.failed += 1
-                self.notes[f"the update of thread {commit.cause.thread} failed: {event.detail}"] = None
 
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

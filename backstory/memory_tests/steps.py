@@ -9,12 +9,14 @@ from pathlib import Path
 
 import msgspec
 
+from backstory.ledger.core.commit import Cause
 from backstory.ledger.core.errors import InputError, NotFoundError
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.disk.files import read_given
 from backstory.ledger.messages import read_message
 from backstory.ledger.messages.conversation_file import messages_in
 from backstory.memory import MemoryHandle
-from backstory.memory_tests.file import HomePart, MemoryTest, read_bytes
+from backstory.memory_tests.file import HomePart, MemoryTest
 from backstory.projections.turns.rows import TurnView
 
 MessageFields = dict[str, object]
@@ -64,7 +66,7 @@ def steps_of_files(test: MemoryTest, folder: Path) -> tuple[Scope, list[Step]]:
 
 def _lines(path: Path) -> Iterator[tuple[Scope, str, MessageFields]]:
     """Yield the messages of a file, each with its scope and thread."""
-    data = read_bytes(path, "name a file of messages, relative to the test's file")
+    data = read_given(path, "name a file of messages, relative to the test's file")
     try:
         placed = list(messages_in(data, user=None, agent=None, thread=path.stem))
     except InputError as error:
@@ -106,6 +108,14 @@ def _runs(memory: MemoryHandle, part: HomePart, threads: Collection[str | None])
             continue
         if first <= one.seq and (last is None or one.seq <= last):
             yield cause.thread or "", range(cause.turns.first, cause.turns.last + 1)
+
+
+def turns_of(memory: MemoryHandle, cause: Cause) -> list[TurnView]:
+    """Return the turns that an update covers, as far as they stand."""
+    covered = cause.turns
+    if covered is None:
+        return []
+    return [turn for turn in memory.transcript(cause.thread or "") if covered.first <= turn.n <= covered.last]
 
 
 def message_of(turn: TurnView) -> MessageFields:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backstory.config.folders import folder_of
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.concurrency.forks import Renews, register
 from backstory.ledger.extraction.models.model import Model
@@ -66,7 +65,7 @@ class HomeServices:
         self.timing = Timing(settings.debounce_seconds, settings.max_wait_seconds, settings.answer_wait_seconds)
         self._clock = clock
         self._observers = observers
-        self.updater = self._updater(folder_of(settings.prompts_dir), [*observers, ModelFaults(states.faults)])
+        self.updater = self._updater(settings.prompts, [*observers, ModelFaults(states.faults)])
         self.summarizer = Summarizer(
             self.updater,
             SummaryLimits(settings.summary_min_turns, settings.summary_min_tokens, settings.summary_max_chars),
@@ -106,7 +105,7 @@ class HomeServices:
         return Updater(
             model_caller,
             prompts=prompts,
-            patterns=folder_of(settings.patterns_dir),
+            patterns=settings.patterns,
             prompt_max_tokens=settings.prompt_max_tokens,
         )
 

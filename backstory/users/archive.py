@@ -26,7 +26,7 @@ from backstory.ledger.engines.port import EventStore
 from backstory.memory import MemoryHandle
 from backstory.projections.document.markdown import markdown_of
 from backstory.results import ArchivedMemory, ArchivedUser
-from backstory.users.removal import scopes_of
+from backstory.users.owners import scopes_of
 
 _README = """\
 Everything that this memory of an assistant keeps about one person.

@@ -18,7 +18,7 @@ from backstory.projections.history.moment import count_scope
 from backstory.results import ArchivedUser, FoundOwners, RemovedUser, ScopeSummary
 from backstory.services.home_services import HomeServices
 from backstory.services.services import ScopeServices
-from backstory.users.owners import Owners
+from backstory.users.owners import Owners, agents_of
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -100,23 +100,18 @@ class MemoriesOfHome:
         user = self._writer(Scope(scope.user)) if scope.agent is not None else None
 
         def agents() -> list[Writer]:
-            return list(map(self._writer, self._agents_of(scope.user)))
+            return list(map(self._writer, agents_of(self.store, scope.user)))
 
         own, services, settings = self._writer(scope), self._services, self.config.settings
         if settings.shared_summaries:
             self._catch_up(user or own)
         return MemoryHandle(ScopeServices(own, services, user, settings.agent_reads, agents, services.actor))
 
-    def _agents_of(self, user: str | None) -> list[Scope]:
-        prefix = "/".join(filter(None, (Scope(user).folder, "agents/")))
-        names = {stream.removeprefix(prefix).partition("/")[0] for stream in self.store.streams(prefix)}
-        return [Scope(user, name) for name in sorted(names)]
-
     def _catch_up(self, users: Writer) -> None:
         """Deliver what agents have shared with a user and a crash, or another process, left undelivered."""
         state = self._services.states(users.scope)
         if not state.caught_up:
-            for scope in self._agents_of(users.scope.user):
+            for scope in agents_of(self.store, users.scope.user):
                 try:
                     try_to_deliver(self._writer(scope))
                 except (BackstoryError, OSError) as error:

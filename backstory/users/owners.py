@@ -15,7 +15,7 @@ from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import read_commits
 from backstory.results import FoundOwners
 
-__all__ = ["Owners"]
+__all__ = ["Owners", "agents_of", "scopes_of"]
 
 
 class Owners:
@@ -106,6 +106,19 @@ class Owners:
         first = next(read_commits(self._store, stream), None)
         owner = None if first is None else Scope(first.cause.user, first.cause.agent)
         return owner if owner is not None and owner.folder == folder else None
+
+
+def agents_of(store: EventStore, user: str | None) -> Sequence[Scope]:
+    """Return the scopes of a user's agents that have a log; for None of the agents without a user."""
+    prefix = f"{Scope(user).folder}/agents/".lstrip("/")
+    names = {stream.removeprefix(prefix).partition("/")[0] for stream in store.streams(prefix)}
+    return [Scope(user, name) for name in sorted(names)]
+
+
+def scopes_of(store: EventStore, user: Scope) -> Sequence[Scope]:
+    """Return the scopes of a user that have a log: the agents', and the user's own."""
+    own = any(stream.rpartition("/")[0] == user.folder for stream in store.streams(f"{user.folder}/"))
+    return [*agents_of(store, user.user), *([user] if own else [])]
 
 
 def _beginning_so(names: Sequence[str], prefix: str) -> Sequence[str]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.core.errors import NotFoundError, StoreError, UnavailableError
-from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
+from backstory.ledger.core.scope import Scope
 from backstory.ledger.disk.locks import FileLocks
 from backstory.ledger.engines.jsonl.removal import Removals, must_hold_no_links
 from backstory.ledger.engines.port import EventStore
 from backstory.memory import MemoryHandle
 from backstory.results import RemovedScope, RemovedUser
 from backstory.services.home_services import HomeServices
+from backstory.users.owners import scopes_of
 
 _LOCK_SECONDS = 10.0
 
@@ -60,19 +61,6 @@ def forget_user(
     if not removed:
         raise _unknown(user, home, store)
     return found
-
-
-def scopes_of(store: EventStore, user: Scope) -> Sequence[Scope]:
-    """Return the scopes of a user that have a log: the user's own, and the agents'."""
-    found: dict[Scope, None] = {}
-    for stream in store.streams(f"{user.folder}/"):
-        parts = stream.removeprefix(f"{user.folder}/").split("/")
-        match parts:
-            case [kind] if kind in (LEDGER, TRANSCRIPT):
-                found[user] = None
-            case ["agents", agent, kind] if kind in (LEDGER, TRANSCRIPT):
-                found[Scope(user.user, agent)] = None
-    return tuple(found)
 
 
 def _counts(memory: MemoryHandle) -> RemovedScope:

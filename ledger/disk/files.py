@@ -11,7 +11,10 @@ from itertools import count
 from pathlib import Path
 from types import TracebackType
 
-from backstory.ledger.core.errors import StoreError
+from backstory.ledger.core.errors import InputError, StoreError
+
+BOM = b"\xef\xbb\xbf"
+"""The byte order mark that some editors write before UTF-8."""
 
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 """What macOS needs: there `fsync` leaves the bytes in the drive's own cache, and `fdatasync` does not exist."""
@@ -53,6 +56,30 @@ def refused(path: Path | str, what: str, error: OSError) -> StoreError:
     """Spell a refusal in our own words."""
     hint = _HINTS.get(error.errno or 0, "check the disk")
     return StoreError(f"cannot {what} {path}: {error.strerror or error}; {hint}")
+
+
+def read_given(path: Path, hint: str) -> bytes:
+    """Read a file that a person names, without its byte order mark.
+
+    Raises:
+        InputError: It cannot be read; the message ends with the hint.
+    """
+    try:
+        return path.read_bytes().removeprefix(BOM)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}; {hint}") from error
+
+
+def write_given(path: Path, data: bytes) -> None:
+    """Write a file that a person names.
+
+    Raises:
+        StoreError: It cannot be written.
+    """
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror or error}; check the folder") from error
 
 
 def write_whole(descriptor: int, data: bytes) -> None:

@@ -14,7 +14,7 @@ from exports import claude_code, codex, lines
 
 from backstory import Backstory, MemoryHandle
 from backstory.hooks import running
-from backstory.hooks.hosts import HOSTS, agent_of, project_of
+from backstory.hooks.hosts import GIVES, HOSTS, RECORDS, agent_of, project_of
 from backstory.ledger.core.errors import LockTimeoutError
 
 HOOKS = {
@@ -100,7 +100,7 @@ def test_nothing_is_printed_where_memory_has_nothing(cli: Cli, project: Path, na
 @pytest.mark.parametrize("name", HOOKS)
 def test_the_end_records_what_was_said_and_the_answers_once(cli: Cli, project: Path, name: str) -> None:
     _, sample, thread, answer = HOOKS[name]
-    for event in HOSTS[name].events[2:]:
+    for event in RECORDS:
         path = session(cli, name)
         assert given(cli, name, event, project, transcript_path=str(path)) == ""
     assert len(turns(cli, thread)) == 2
@@ -382,7 +382,7 @@ def test_what_is_installed_is_a_call_of_each_event_and_goes_without_a_trace(cli:
     cli.run("--user", "ada", "hook", "install", name, "--yes")
     once = settings(cli, name).read_text()
     hooks = json.loads(once)["hooks"]
-    assert tuple(hooks) == HOSTS[name].events
+    assert tuple(hooks) == GIVES + RECORDS
     for event, groups in hooks.items():
         ((entry,),) = [group["hooks"] for group in groups]
         assert (entry["type"], entry["timeout"]) == ("command", 3 if event == "SessionEnd" else 5)
@@ -443,6 +443,13 @@ def test_settings_that_cannot_be_read_are_left_as_they_are(cli: Cli, text: str) 
 
 def test_an_unknown_agent_is_refused(cli: Cli) -> None:
     assert "name one of claude-code, codex" in cli.error("hook", "install", "vim", "--yes", code=2)
+
+
+@pytest.mark.parametrize("named", [("--agent", "other", "hook", "codex"), ("hook", "codex", "--agent", "other")])
+def test_an_agent_that_is_named_stands_for_that_of_the_project(cli: Cli, project: Path, named: tuple[str, ...]) -> None:
+    path = session(cli, "codex")
+    cli.run(*named, piped=call("codex", "Stop", project, transcript_path=str(path)))
+    assert len(turns(cli, HOOKS["codex"][2], "other")) == 2
 
 
 @pytest.mark.process

@@ -345,7 +345,7 @@ def test_retry_says_that_a_key_is_not_copied(host):
 
 
 def test_retry_says_which_package_a_provider_needs(host, monkeypatch):
-    monkeypatch.setattr("backstory.config.provider_model.find_spec", lambda name: None)
+    monkeypatch.setattr("backstory.config.model_factory.find_spec", lambda name: None)
     parked(host, Patched(ServerError()))
     assert "claude needs langchain: run this in the env" in line(host).error("--user", "ada", "retry", code=3)
 
@@ -358,7 +358,7 @@ def test_retry_makes_a_model_of_another_provider(host, monkeypatch):
         return ChatModel(TEA)
 
     monkeypatch.setattr("langchain.chat_models.init_chat_model", make)
-    monkeypatch.setattr("backstory.config.provider_model.find_spec", lambda name: name)
+    monkeypatch.setattr("backstory.config.model_factory.find_spec", lambda name: name)
     parked(host, Patched(ServerError()))
     line(host).run("--user", "ada", "show")
     assert made == []
@@ -406,17 +406,18 @@ def test_settings_that_another_user_may_have_written_are_not_used(
     assert ("can be written by another user" in caplog.text) is not used
 
 
-@pytest.mark.parametrize("where", ["option", "environment"])
+@pytest.mark.parametrize("where", ["option", "option after the verb", "environment"])
 def test_an_agent_has_deerflows_name_on_the_command_line_too(host, monkeypatch, where):
     host.manager().create_fact("Writes Go", confidence=0.9, user_id="ada", agent_name="Coder")
     named = ("--agent", "Coder") if where == "option" else ()
+    after = ("--agent", "Coder") if where == "option after the verb" else ()
     if where == "environment":
         monkeypatch.setenv("BACKSTORY_AGENT", "CODER")
     cli = line(host)
-    assert [fact["content"] for fact in cli.json("--user", "ada", *named, "show")["facts"]] == ["Writes Go"]
+    assert [fact["content"] for fact in cli.json("--user", "ada", *named, "show", *after)["facts"]] == ["Writes Go"]
     said = cli.file("t1.jsonl", {"thread_id": "t1", "role": "user", "content": "Hi"})
-    cli.run("--user", "ada", *named, "record", said)
-    cli.run("--user", "ada", *named, "forget", "--matching", "Writes Go", "--yes")
+    cli.run("--user", "ada", *named, "record", said, *after)
+    cli.run("--user", "ada", *named, "forget", "--matching", "Writes Go", "--yes", *after)
     assert contents(host.manager(), agent="coder") == []
     assert [path.name for path in (home_of(host) / "users" / "ada" / "agents").iterdir()] == ["coder"]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 
 import msgspec
 
@@ -11,15 +12,9 @@ from backstory.cli.pages.page import Page
 from backstory.ledger.core.scope import Scope
 from backstory.lifecycle.copying import CancelledCopy, CopiedHome
 from backstory.projections.history.views import LogEntry
-from backstory.results import ImportedDocument, ReadFile, RecordResult
+from backstory.results import ImportedDocument, ReadFile
 
-
-def in_scope(scope: Scope, result: msgspec.Struct) -> dict[str, object]:
-    """Return a result as a JSON value with its scope."""
-    return {"user": scope.user, "agent": scope.agent, **msgspec.to_builtins(result)}
-
-
-_COUNTS = ("threads", "turns", "skipped", "superseded", "cut")
+COUNTS = ("threads", "turns", "skipped", "superseded", "cut")
 """What is summed up over deliveries and scopes."""
 
 
@@ -34,11 +29,6 @@ class RecordedScope(msgspec.Struct, frozen=True):
     superseded: int = 0
     cut: int = 0
 
-    def and_also(self, result: RecordResult) -> RecordedScope:
-        """Return the sum with the result of one more delivery."""
-        sums = {name: getattr(self, name) + getattr(result, name) for name in _COUNTS}
-        return msgspec.structs.replace(self, **sums)
-
 
 class RecordAnswer(msgspec.Struct, frozen=True):
     """What `record` recorded in all scopes, and in each."""
@@ -52,11 +42,11 @@ class RecordAnswer(msgspec.Struct, frozen=True):
     scopes: tuple[RecordedScope, ...]
 
     @classmethod
-    def of(cls, scopes: Iterable[RecordedScope], *, backlog: bool) -> RecordAnswer:
-        """Sum up the scopes."""
-        listed = tuple(scopes)
-        sums = {name: sum(getattr(scope, name) for scope in listed) for name in _COUNTS}
-        return cls(**sums, backlog=backlog, scopes=listed)
+    def of(cls, counts: Mapping[Scope, Counter[str]], *, backlog: bool) -> RecordAnswer:
+        """Sum up the `COUNTS` of each scope."""
+        sums = {name: sum(one[name] for one in counts.values()) for name in COUNTS}
+        scopes = tuple(RecordedScope(scope.user, scope.agent, **one) for scope, one in counts.items())
+        return cls(**sums, backlog=backlog, scopes=scopes)
 
 
 class NewKey(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from backstory.cli.pages.labels import author, counted, in_seconds, moment
 from backstory.cli.pages.page import Column, Page
-from backstory.cli.pages.tables import fact_lines
+from backstory.cli.pages.tables import fact_lines, owner
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.events import (
     ErasureEvent,
@@ -50,30 +50,19 @@ _LOG = (
 
 def log_table(page: Page, entries: Sequence[LogEntry]) -> None:
     """Print commits."""
-    if not entries:
-        page.line(("No commits to show.", "dim"))
-    page.table(_LOG, map(log_row, entries))
+    page.table(_LOG, map(log_row, entries), none="No commits to show.")
 
 
 def log_of_all_table(page: Page, entries: Sequence[tuple[Scope, LogEntry]]) -> None:
     """Print commits of several memories, each with its user and agent."""
-    if not entries:
-        page.line(("No commits to show.", "dim"))
-    owner = (Column("user", "cyan", folds=True), Column("agent", "cyan"))
-    page.table((*owner, *_LOG), ((scope.user or "-", scope.agent or "-", *log_row(one)) for scope, one in entries))
+    columns = (Column("user", "cyan", folds=True), Column("agent", "cyan"), *_LOG)
+    page.table(columns, ((*owner(scope), *log_row(one)) for scope, one in entries), none="No commits to show.")
 
 
 def log_row(entry: LogEntry) -> Sequence[str]:
     """Return the cells of a commit: number, time, kind, thread, author and summary."""
     cause = entry.cause
-    return (
-        str(entry.seq),
-        moment(entry.at),
-        str(cause),
-        cause.thread or "",
-        author(cause),
-        entry.summary,
-    )
+    return str(entry.seq), moment(entry.at), str(cause), cause.thread or "", author(cause), entry.summary
 
 
 def why_page(page: Page, why: Why) -> None:
@@ -368,10 +357,6 @@ _PROBLEMS = (
 )
 
 
-def _problem_rows(problems: Iterable[Problem]) -> Iterable[Sequence[str]]:
-    return ((p.kind, p.stream, str(p.line), str(p.byte), p.message) for p in problems)
-
-
 def verification_lines(page: Page, result: Verification) -> None:
     """Print the result of a verification."""
     checked = f"{counted(result.commits, 'commit')} and {counted(result.turns, 'turn')}"
@@ -386,7 +371,7 @@ def verification_lines(page: Page, result: Verification) -> None:
 
 
 def _problem_table(page: Page, problems: Sequence[Problem]) -> None:
-    page.table(_PROBLEMS, _problem_rows(problems))
+    page.table(_PROBLEMS, ((p.kind, p.stream, str(p.line), str(p.byte), p.message) for p in problems))
     if any(problem.kind != "head_not_found" for problem in problems):
         page.line(("`doctor` says how to mend each.", "dim"))
 
@@ -405,10 +390,8 @@ def verification_table(page: Page, results: Sequence[tuple[Scope, Verification]]
         Column("user"),
         Column("agent"),
     )
-    page.table(
-        columns,
-        (("ok" if r.ok else "NOT ok", str(r.commits), str(r.turns), s.user or "-", s.agent or "-") for s, r in results),
-    )
+    rows = (("ok" if r.ok else "NOT ok", str(r.commits), str(r.turns), *owner(s)) for s, r in results)
+    page.table(columns, rows)
     _problem_table(page, [problem for _, r in results for problem in r.problems])
     # Each scope has the same note about a witness that cannot be read.
     _notes(page, dict.fromkeys(note for _, r in results for note in r.notes))

@@ -6,10 +6,10 @@ import math
 import re
 from contextvars import ContextVar
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from backstory.ledger.core.commit import Cause
-from backstory.ledger.core.scope import Scope
-from backstory.ledger.extraction.models.recorded import RECORDED
+if TYPE_CHECKING:
+    from backstory.ledger.core.commit import Cause
 
 _KIBI = 1024
 _MOMENT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z\b|\+00:00)", re.ASCII)
@@ -67,11 +67,15 @@ def size(count: int) -> str:
 
 def whose(user: str | None, agent: str | None) -> str:
     """Name the memory of a scope."""
+    from backstory.ledger.core.scope import Scope
+
     return "the global memory" if user is None and agent is None else f"the memory of {Scope(user, agent)}"
 
 
 def author(cause: Cause) -> str:
     """Name the author of a commit: a model, a recorded reply, or a person."""
+    from backstory.ledger.extraction.models.recorded import RECORDED
+
     if cause.model == RECORDED:
         return "a recorded reply"
     return cause.model or cause.actor or ""

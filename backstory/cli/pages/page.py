@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
 
 Span: TypeAlias = str | tuple[str, str]
 """A text, or a text and its style."""
@@ -34,7 +33,7 @@ def clean(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Clean a text and join its lines."""
-    return " ".join(clean(text).split("\n")).strip()
+    return _joined(text).strip()
 
 
 def write_message(text: str) -> None:
@@ -108,10 +107,14 @@ class PlainPage:
         for line in clean(text).split("\n"):
             _print(f"{' ' * indent}| {line}")
 
-    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, indent: int = 0) -> None:
-        """Write a table; nothing if there are no rows."""
+    def table(
+        self, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, indent: int = 0, none: str = ""
+    ) -> None:
+        """Write a table; if there are no rows the sentence `none`, if it is given."""
         body = [[one_line(cell) for cell in row] for row in rows]
         if not body:
+            if none:
+                self.line((none, "dim"))
             return
         lines = [[column.name.upper() for column in columns], *body]
         widths = [min(_WIDEST, max(map(_width, cells))) for cells in zip(*lines, strict=True)]
@@ -141,18 +144,22 @@ class RichPage:
         """See `PlainPage.quote`."""
         from rich.padding import Padding
         from rich.table import Table
+        from rich.text import Text
 
         bar = Table.grid(padding=(0, 1))
         bar.add_column(style="dim")
         bar.add_column(style="italic", overflow="fold")
         for line in clean(text).split("\n"):
-            bar.add_row("▏", self._cell(line))
+            bar.add_row("▏", Text(line))
         self._console.print(Padding(bar, (0, 0, 0, indent)))
 
-    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, indent: int = 0) -> None:
+    def table(
+        self, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, indent: int = 0, none: str = ""
+    ) -> None:
         """See `PlainPage.table`."""
         from rich.padding import Padding
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
         shown = [index for index, column in enumerate(columns) if column.spare <= self._console.width]
@@ -165,18 +172,14 @@ class RichPage:
                 overflow="fold" if column.folds else "ellipsis",
             )
         for row in rows:
-            table.add_row(*(self._cell(one_line(row[index])) for index in shown))
+            table.add_row(*(Text(one_line(row[index])) for index in shown))
         if table.row_count:
             self._console.print(Padding(table, (0, 0, 0, indent)))
             hidden = [column.name for index, column in enumerate(columns) if index not in shown]
             if hidden:
                 self.line((f"A wider terminal shows more: {', '.join(hidden)}.", "dim"), indent=indent)
-
-    @staticmethod
-    def _cell(text: str) -> Text:
-        from rich.text import Text
-
-        return Text(text)
+        elif none:
+            self.line((none, "dim"))
 
 
 Page: TypeAlias = PlainPage | RichPage

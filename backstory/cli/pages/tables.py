@@ -68,9 +68,8 @@ def tags_in_words(fact: Fact | DocumentFact) -> list[str]:
 
 def fact_table(page: Page, facts: Sequence[Fact | DocumentFact]) -> None:
     """Print facts, one per line."""
-    if not facts:
-        page.line(("No facts.", "dim"))
-    page.table(_FACTS, ((_id(f), f.category, f"{f.confidence:.2f}", _content(f)) for f in facts))
+    rows = ((_id(f), f.category, f"{f.confidence:.2f}", _content(f)) for f in facts)
+    page.table(_FACTS, rows, none="No facts.")
 
 
 def _id(fact: Fact | DocumentFact) -> str:
@@ -156,12 +155,12 @@ def nothing_extracted(pending: Sequence[PendingThread]) -> str:
 
 def extracted_table(page: Page, results: Sequence[tuple[Scope, Extracted]]) -> None:
     """Print the result of `extract` in each scope."""
-    columns = (*_OWNER, Column("updates", right=True), Column("failed", right=True), Column("commits", folds=True))
+    columns = (*OWNER, Column("updates", right=True), Column("failed", right=True), Column("commits", folds=True))
     summed = any(result.summaries for _, result in results)
     page.table(
         (*columns, Column("summaries", folds=True)) if summed else columns,
         (
-            (*_owner(s), str(r.updates), str(r.failed), _numbers(r.commits), *([_numbers(r.summaries)] * summed))
+            (*owner(s), str(r.updates), str(r.failed), _numbers(r.commits), *([_numbers(r.summaries)] * summed))
             for s, r in results
         ),
     )
@@ -171,32 +170,31 @@ def _numbers(seqs: Sequence[int]) -> str:
     return ", ".join(map(str, seqs))
 
 
-_OWNER = (Column("user", "cyan"), Column("agent", "cyan"))
+OWNER = (Column("user", "cyan"), Column("agent", "cyan"))
+_NO_MEMORIES = "This home has no memories yet."
 
 
-def _owner(owned: Scope | ScopeSummary | Status) -> tuple[str, str]:
+def owner(owned: Scope | ScopeSummary | Status) -> tuple[str, str]:
+    """Return the cells of `OWNER`."""
     return owned.user or "-", owned.agent or "-"
 
 
 def scope_table(page: Page, scopes: Sequence[ScopeSummary]) -> None:
     """Print the scopes of a home; the global one has neither user nor agent."""
-    if not scopes:
-        page.line(("This home has no memories yet.", "dim"))
-    columns = (*_OWNER, Column("seq", right=True), Column("facts", right=True))
-    page.table(columns, ((*_owner(s), str(s.seq), str(s.facts)) for s in scopes))
+    columns = (*OWNER, Column("seq", right=True), Column("facts", right=True))
+    page.table(columns, ((*owner(s), str(s.seq), str(s.facts)) for s in scopes), none=_NO_MEMORIES)
 
 
 def thread_table(page: Page, threads: Sequence[ThreadSummary]) -> None:
     """Print the conversations."""
-    if not threads:
-        page.line(("No conversations are recorded yet.", "dim"))
     columns = (
         Column("last", "dim"),
         Column("turns", right=True),
         Column("pending", "yellow", right=True),
         Column("thread", "cyan", folds=True),
     )
-    page.table(columns, ((moment(t.last), str(t.turns), str(t.pending or ""), t.thread) for t in threads))
+    rows = ((moment(t.last), str(t.turns), str(t.pending or ""), t.thread) for t in threads)
+    page.table(columns, rows, none="No conversations are recorded yet.")
 
 
 def turn_lines(page: Page, turns: Sequence[TurnView]) -> None:
@@ -245,8 +243,8 @@ def summary_lines(page: Page, summaries: Sequence[ThreadSummaryText]) -> None:
 
 def status_page(page: Page, status: Status, origins: str = "") -> None:
     """Print the status of a scope; `origins` says where its names come from."""
-    owner = whose(status.user, status.agent)
-    page.line((owner[:1].upper() + owner[1:], "bold"), (f" ({origins})" if origins else "", "dim"))
+    title = whose(status.user, status.agent)
+    page.line((title[:1].upper() + title[1:], "bold"), (f" ({origins})" if origins else "", "dim"))
     lines = {
         "head": f"commit {status.seq}, {status.hash[:12]}" if status.seq else "no commits yet",
         "facts": f"{status.facts} of {status.max_facts}{_full(status)}{_assistant_only(status)}",
@@ -310,18 +308,17 @@ def _in(seconds: float) -> str:
 
 def status_table(page: Page, states: Sequence[Status]) -> None:
     """Print the status of each scope."""
-    if not states:
-        page.line(("This home has no memories yet.", "dim"))
     # Faults and full memories are rare, so their columns appear only with one.
     failed, full = any(s.faults for s in states), any(map(_is_full, states))
     numbers = ("seq", "facts", "turns", "pending", "parked", *(["faults"] * failed))
-    columns = (*_OWNER, *(Column(name, right=True) for name in numbers), *([Column("", "yellow")] * full))
+    columns = (*OWNER, *(Column(name, right=True) for name in numbers), *([Column("", "yellow")] * full))
     page.table(
         columns,
         (
-            (*_owner(s), *map(str, _numbers_of(s)[: len(numbers)]), *(["full" if _is_full(s) else ""] * full))
+            (*owner(s), *map(str, _numbers_of(s)[: len(numbers)]), *(["full" if _is_full(s) else ""] * full))
             for s in states
         ),
+        none=_NO_MEMORIES,
     )
 
 

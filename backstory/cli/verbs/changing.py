@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backstory.cli.session import Session, progress_of_total, session_of
+from backstory.cli.pages.labels import counted, whose
+from backstory.cli.pages.page import Page, clean, write_json, write_raw
+from backstory.cli.session import Session, progress_of_total
+from backstory.ledger.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from backstory.cli.pages.page import Page
-    from backstory.home import Backstory
     from backstory.projections.document.document import Document
     from backstory.results import PolicyResult
 
@@ -24,7 +25,7 @@ _DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes witho
 
 
 def revert(
-    ctx: typer.Context,
+    session: Session,
     *,
     seq: Annotated[
         str | None,
@@ -43,7 +44,6 @@ def revert(
     """
     from backstory.cli.pages.history import undo_lines
 
-    session = session_of(ctx)
     target = _target(seq, to, "the commit to undo: its number, or HEAD for the last one")
     with session.memory() as memory:
         result = memory.revert(target, dry_run=dry_run, force=force, with_agents=with_agents)
@@ -53,7 +53,7 @@ def revert(
 
 
 def rollback(
-    ctx: typer.Context,
+    session: Session,
     *,
     moment: Annotated[
         str | None, typer.Argument(metavar="SEQ|TIME", help="The commit to go back to, or a time that is no day.")
@@ -67,7 +67,6 @@ def rollback(
     """
     from backstory.cli.pages.history import undo_lines
 
-    session = session_of(ctx)
     target = _target(moment, to, "the commit or the time to go back to")
     with session.memory() as memory:
         result = memory.rollback(target, dry_run=dry_run)
@@ -76,8 +75,6 @@ def rollback(
 
 def _target(argument: str | None, option: str | None, wanted: str) -> str:
     """Return the target of an undo, which is an argument or the option --to."""
-    from backstory.ledger.core.errors import UsageError
-
     if argument is not None and option not in (None, argument):
         raise UsageError(f"the target is given twice, as {argument} and as --to {option}: leave one of them out")
     target = option if argument is None else argument
@@ -87,7 +84,7 @@ def _target(argument: str | None, option: str | None, wanted: str) -> str:
 
 
 def policy(
-    ctx: typer.Context,
+    session: Session,
     *,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a rule. May be repeated.")
@@ -102,7 +99,6 @@ def policy(
     from backstory.cli.inputs import check_policy_range, policy_changes
     from backstory.cli.pages.tables import policy_table
 
-    session = session_of(ctx)
     changes = policy_changes(settings or ())
     with session.opened() as bs:
         check_policy_range(changes, bs.config.settings.max_facts_limit)
@@ -118,7 +114,7 @@ def policy(
 
 
 def clear(
-    ctx: typer.Context,
+    session: Session,
     *,
     all_agents: Annotated[
         bool, typer.Option("--all-agents", help="Clear the user's memory and the memory of each of the user's agents.")
@@ -128,14 +124,12 @@ def clear(
 
     Example: backstory --user ada clear --all-agents
     """
-    from backstory.cli.pages.labels import counted, whose
-    from backstory.ledger.core.errors import UsageError
+    from backstory.users.owners import agents_of
 
-    session = session_of(ctx)
     if all_agents and session.agent is not None:
         raise UsageError("--all-agents and --agent exclude each other: leave one of them out")
     with session.opened() as bs:
-        others = _agents(bs, session.user) if all_agents else []
+        others = agents_of(bs.store, session.user) if all_agents else ()
         memory = session.named(bs)
         document = memory.clear(all_agents=all_agents)
         entry = memory.log(limit=1)[0]
@@ -153,14 +147,8 @@ def clear(
     session.answer(document, show)
 
 
-def _agents(bs: Backstory, user: str | None) -> list[str]:
-    """Return the agents that have a memory of a user's; for None, of all users."""
-    owners = bs.owners() if user is None else bs.find_owners(users=[user]).owners
-    return [owner.agent for owner in owners if owner.user == user and owner.agent is not None]
-
-
 def import_(
-    ctx: typer.Context,
+    session: Session,
     *,
     path: Annotated[
         str,
@@ -193,7 +181,6 @@ def import_(
     from backstory.cli.inputs import file_given
     from backstory.cli.pages.answers import import_lines
 
-    session = session_of(ctx)
     with (
         file_given(path) as given,
         session.memory(creates=True) as memory,
@@ -218,7 +205,7 @@ def import_(
 
 
 def export(
-    ctx: typer.Context,
+    session: Session,
     *,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print a MEMORY.md for people: sections, and facts by category.")
@@ -232,11 +219,8 @@ def export(
 
     Example: backstory export --markdown > MEMORY.md
     """
-    from backstory.cli.pages.page import clean, write_json, write_raw
-    from backstory.ledger.core.errors import UsageError
     from backstory.projections.document.markdown import markdown_of
 
-    session = session_of(ctx)
     if all_about is not None:
         _export_user(session, all_about, alone=not markdown and not session.as_json)
         return
@@ -250,9 +234,6 @@ def export(
 
 
 def _export_user(session: Session, user: str, *, alone: bool) -> None:
-    from backstory.cli.pages.labels import counted
-    from backstory.ledger.core.errors import UsageError
-
     if not alone:
         raise UsageError("--all-about writes a zip file: leave --markdown and --json out")
     if sys.stdout.isatty():

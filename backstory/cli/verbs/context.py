@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backstory.cli.session import Session, confirmed, session_of
+from backstory.cli.pages.labels import counted
+from backstory.cli.pages.page import Page
+from backstory.cli.session import Session
 from backstory.cli.verbs.facts import TagFilter
+from backstory.ledger.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from backstory.cli.pages.page import Page
     from backstory.hooks.hosts import HookChange
     from backstory.projections.context import Context
 
 
 def context(
-    ctx: typer.Context,
+    session: Session,
     *,
     about: Annotated[
         str | None, typer.Option("--for", metavar="TEXT", help="Topic of the conversation: relevant facts come first.")
@@ -34,7 +36,6 @@ def context(
 
     Example: backstory context --for "which editor do I use?" --max-tokens 500
     """
-    session = session_of(ctx)
     with session.opened() as bs:
         # A command can wait for the vocabulary, so its token counts are exact where one is available.
         bs.warm()
@@ -52,8 +53,6 @@ def context(
 
 
 def _left_out(found: Context) -> str:
-    from backstory.cli.pages.labels import counted
-
     left = (
         (found.left_out, "fact", ""),
         (found.sections_left_out, "section", ""),
@@ -67,20 +66,20 @@ def _lines(page: Page, found: Context) -> None:
         page.line(line)
 
 
-def claude_code(ctx: typer.Context) -> None:
+def claude_code(session: Session) -> None:
     """Answer a hook of Claude Code, whose JSON is on standard input. Exit 0 always; failures are in hooks.log.
 
     Example: backstory hook claude-code < call.json
     """
-    _run(session_of(ctx), "claude-code")
+    _run(session, "claude-code")
 
 
-def codex(ctx: typer.Context) -> None:
+def codex(session: Session) -> None:
     """Answer a hook of Codex, whose JSON is on standard input. Exit 0 always; failures are in hooks.log.
 
     Example: backstory hook codex < call.json
     """
-    _run(session_of(ctx), "codex")
+    _run(session, "codex")
 
 
 def _run(session: Session, name: str) -> None:
@@ -93,7 +92,7 @@ def _run(session: Session, name: str) -> None:
 
 
 def install(
-    ctx: typer.Context,
+    session: Session,
     *,
     name: Annotated[str, typer.Argument(metavar="NAME", help="claude-code or codex.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
@@ -105,18 +104,14 @@ def install(
     """
     from backstory.cli.verbs.serving import stated_command
     from backstory.hooks.hosts import HOSTS, change
-    from backstory.ledger.core.errors import UsageError
 
-    session = session_of(ctx)
     if name not in HOSTS:
         raise UsageError(f"{name!r} is no coding agent that is known here: name one of {', '.join(HOSTS)}")
     command = None if uninstall else [*stated_command(session), "hook", name]
     planned = change(HOSTS[name], command, write=False)
     if planned.diff and not yes:
         typer.echo(planned.diff, err=True)
-        if not confirmed(f"Change {planned.file}?"):
-            session.note("nothing was changed")
-            raise typer.Exit(1)
+        session.confirm(f"Change {planned.file}?", "nothing was changed")
     session.answer(change(HOSTS[name], command, write=True), _changed)
 
 
@@ -126,23 +121,23 @@ def _changed(page: Page, done: HookChange) -> None:
     page.line(f"{done.file} is changed" if done.written else f"{done.file} needs no change")
 
 
-def pause(ctx: typer.Context) -> None:
+def pause(session: Session) -> None:
     """Pause the hooks of a home: until `hook resume` they give nothing and record nothing.
 
     Example: backstory hook pause
     """
-    mark = _mark(session_of(ctx))
+    mark = _mark(session)
     mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     mark.touch(mode=0o600)
     typer.echo("hooks are paused: `backstory hook resume` ends it")
 
 
-def resume(ctx: typer.Context) -> None:
+def resume(session: Session) -> None:
     """End the pause of the hooks.
 
     Example: backstory hook resume
     """
-    _mark(session_of(ctx)).unlink(missing_ok=True)
+    _mark(session).unlink(missing_ok=True)
     typer.echo("hooks are on")
 
 

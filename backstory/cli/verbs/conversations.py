@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backstory.cli.session import Session, progress, session_of
+from backstory.cli.pages.labels import counted
+from backstory.cli.session import Session, progress
+from backstory.ledger.core.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from backstory.cli.pages.answers import RecordAnswer
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     _Work = tuple[MemoryHandle, str, Sequence[dict[str, object]]]
     """A memory, a thread and its messages."""
 
-_Replies = Annotated[
+Replies = Annotated[
     str | None,
     typer.Option(
         "--replies", metavar="FILE", help="Use recorded replies instead of a model: JSONL of thread_id and reply."
@@ -43,7 +46,7 @@ class CommitClock(StrEnum):
 
 
 def record(
-    ctx: typer.Context,
+    session: Session,
     *,
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="A JSON array or JSONL of messages; - reads standard input.")
@@ -75,12 +78,10 @@ def record(
     """
     from backstory.cli.inputs import read_conversation
     from backstory.cli.pages.tables import recorded_lines
-    from backstory.ledger.core.errors import InputError, UsageError
 
     if append and replace:
         raise UsageError("--append and --replace exclude each other: leave one of them out")
     mode: Mode = "append" if append else "replace" if replace else "conversation"
-    session = session_of(ctx)
     found = read_conversation(file, user=session.user, agent=session.agent, thread=thread)
     if found.broken and not keep_going:
         more = len(found.broken) - 1
@@ -103,23 +104,21 @@ def record(
 
 def _record_all(session: Session, work: Sequence[_Work], mode: Mode, tags: list[str] | None) -> RecordAnswer:
     """Record thread by thread, and sum up what was recorded in each scope."""
-    from backstory.cli.pages.answers import RecordAnswer, RecordedScope
+    from backstory.cli.pages.answers import COUNTS, RecordAnswer
 
-    scopes: dict[Scope, RecordedScope] = {}
+    counts: dict[Scope, Counter[str]] = {}
     backlog, done, total = False, 0, sum(len(messages) for _, _, messages in work)
     with (
         session.when_interrupted(lambda: _recorded(done, total, mode)),
         progress("recording", total, least=2_000) as step,
     ):
         for memory, thread, messages in work:
-            scope = memory.scope
-            known = scopes.get(scope) or RecordedScope(scope.user, scope.agent)
             result = memory.record(thread, messages, mode=mode, tags=tags)
-            scopes[scope] = known.and_also(result)
+            counts.setdefault(memory.scope, Counter()).update({name: getattr(result, name) for name in COUNTS})
             backlog = backlog or result.backlog
             done += len(messages)
             step(done)
-    return RecordAnswer.of(scopes.values(), backlog=backlog)
+    return RecordAnswer.of(counts, backlog=backlog)
 
 
 def _waiting_for_an_answer(work: Sequence[_Work]) -> list[PendingThread]:
@@ -146,8 +145,6 @@ def _must_be_of_one_scope(session: Session, file: str, found: Conversation) -> N
     Raises:
         InputError: There are such messages.
     """
-    from backstory.ledger.core.errors import InputError
-
     strangers = found.strangers(session.user, session.agent)
     if not strangers:
         return
@@ -160,10 +157,10 @@ def _must_be_of_one_scope(session: Session, file: str, found: Conversation) -> N
 
 
 def extract(
-    ctx: typer.Context,
+    session: Session,
     *,
     thread: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
-    replies: _Replies = None,
+    replies: Replies = None,
     clock: Annotated[
         CommitClock, typer.Option(help="Date commits now, or by the turns they cover (for a backfill).")
     ] = CommitClock.now,
@@ -174,16 +171,14 @@ def extract(
     Example: backstory extract --replies answers.jsonl --clock turns
     """
     from backstory.cli.inputs import read_recorded_replies
-    from backstory.cli.pages.answers import in_scope
     from backstory.cli.pages.tables import extracted_lines, extracted_table, nothing_extracted
 
-    session = session_of(ctx)
     answers = read_recorded_replies(replies)
     backdate = clock is CommitClock.turns
     with session.opened() as bs, session.when_interrupted(lambda: _still_pending(session, bs, thread, every=every)):
         if every:
             results = _extract_all(session, bs, answers, thread, backdate=backdate)
-            session.answer([in_scope(*one) for one in results], lambda page, _: extracted_table(page, results))
+            session.answer_each(results, extracted_table)
             failed = sum(result.failed for _, result in results)
         else:
             memory = session.named(bs)
@@ -209,8 +204,6 @@ def _still_pending(session: Session, bs: Backstory, thread: str | None, *, every
 
 def _stays(waiting: Sequence[PendingThread | ParkedThread], thread: str | None, how: str, verb: str) -> str:
     """Count what an interrupted verb leaves undone, in one thread or in all."""
-    from backstory.cli.pages.labels import counted
-
     found = [one for one in waiting if thread in (None, one.thread)]
     if not found:
         return f"nothing stays {how}"
@@ -257,10 +250,10 @@ def _extract_recorded(
 
 
 def retry(
-    ctx: typer.Context,
+    session: Session,
     *,
     thread: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
-    replies: _Replies = None,
+    replies: Replies = None,
 ) -> None:
     """Retry parked updates. Exit 1 if one fails again.
 
@@ -269,7 +262,6 @@ def retry(
     from backstory.cli.inputs import read_recorded_replies
     from backstory.cli.pages.tables import extracted_lines
 
-    session = session_of(ctx)
     answers = read_recorded_replies(replies)
     with (
         session.memory() as memory,
@@ -284,7 +276,7 @@ def retry(
 
 
 def discard(
-    ctx: typer.Context, thread: Annotated[str, typer.Option(help="Conversation whose parked updates to discard.")]
+    session: Session, thread: Annotated[str, typer.Option(help="Conversation whose parked updates to discard.")]
 ) -> None:
     """Discard parked updates. Their turns stay recorded, and no facts are extracted from them.
 
@@ -292,26 +284,24 @@ def discard(
     """
     from backstory.cli.pages.tables import extracted_lines
 
-    session = session_of(ctx)
     with session.memory() as memory:
         result = memory.discard(thread)
     session.answer(result, extracted_lines)
 
 
-def threads(ctx: typer.Context) -> None:
+def threads(session: Session) -> None:
     """List the conversations.
 
     Example: backstory threads
     """
     from backstory.cli.pages.tables import thread_table
 
-    session = session_of(ctx)
     with session.memory() as memory:
         session.answer(memory.threads(), thread_table)
 
 
 def turns(
-    ctx: typer.Context,
+    session: Session,
     thread: Annotated[str, typer.Argument(help="The conversation; see `threads`.")],
     restored: Annotated[
         list[str] | None, typer.Argument(metavar="[restore THREAD [TURN...]]", help="Restore superseded turns.")
@@ -333,9 +323,7 @@ def turns(
     Example: backstory turns restore monday t3 t4
     """
     from backstory.cli.pages.tables import restored_lines, skipped_lines, summary_lines, superseded_lines, turn_lines
-    from backstory.ledger.core.errors import UsageError
 
-    session = session_of(ctx)
     if restored:
         if thread != "restore" or summaries or superseded or skipped:
             raise UsageError("give one thread to show, or `turns restore THREAD [TURN...]`")
@@ -356,14 +344,13 @@ def turns(
             session.answer(memory.transcript(thread), turn_lines)
 
 
-def status(ctx: typer.Context, every: _All = False) -> None:
+def status(session: Session, every: _All = False) -> None:
     """Show the state of memory, its pending turns and its parked updates.
 
     Example: backstory status
     """
     from backstory.cli.pages.tables import status_page, status_table
 
-    session = session_of(ctx)
     with session.opened() as bs:
         if every:
             states = [bs.memory_of(owner).status() for owner in bs.owners()]

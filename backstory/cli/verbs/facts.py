@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from backstory.cli import completion
-from backstory.cli.session import session_of
+from backstory.cli.pages.page import Page
+from backstory.cli.session import Session
+from backstory.ledger.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from backstory.cli.pages.page import Page
     from backstory.ledger.core.events import Attribute
     from backstory.results import FactChange
 
@@ -43,7 +44,7 @@ _CATEGORIES = "preference, knowledge, context, behavior, goal, correction, or a 
 
 
 def list_(
-    ctx: typer.Context,
+    session: Session,
     *,
     category: Annotated[str | None, typer.Option(help=f"Only facts of this category: {_CATEGORIES}.")] = None,
     tags: TagFilter = None,
@@ -55,26 +56,24 @@ def list_(
     from backstory.cli.pages.tables import fact_table
     from backstory.ledger.core.policy import same_category
 
-    session = session_of(ctx)
     with session.memory() as memory:
         facts = [fact for fact in memory.facts(tags=tags) if category is None or same_category(category, fact.category)]
     session.answer(facts, fact_table)
 
 
-def get(ctx: typer.Context, fact_id: _Id) -> None:
+def get(session: Session, fact_id: _Id) -> None:
     """Show one fact. `why` shows where it came from.
 
     Example: backstory fact get fact_2_0
     """
     from backstory.cli.pages.tables import fact_lines
 
-    session = session_of(ctx)
     with session.memory() as memory:
         session.answer(memory.fact(fact_id), fact_lines)
 
 
 def add(
-    ctx: typer.Context,
+    session: Session,
     *,
     text: Annotated[str, typer.Argument(help="The text of the fact.")],
     category: Annotated[str, typer.Option(help=f"{_CATEGORIES[0].upper()}{_CATEGORIES[1:]}.")] = "context",
@@ -89,7 +88,6 @@ def add(
 
     Example: backstory fact add "Allergic to peanuts" --category context
     """
-    session = session_of(ctx)
     with session.memory(creates=True) as memory:
         change = memory.add_fact(
             text,
@@ -105,7 +103,7 @@ def add(
 
 
 def edit(
-    ctx: typer.Context,
+    session: Session,
     *,
     fact_id: _WholeId,
     text: Annotated[str | None, typer.Argument(help="The new text.")] = None,
@@ -124,9 +122,6 @@ def edit(
 
     Example: backstory fact edit fact_2_0 "Lives in Bergen" --from 2026-03
     """
-    from backstory.ledger.core.errors import UsageError
-
-    session = session_of(ctx)
     if text is not None and content is not None:
         raise UsageError("the new text is given twice: leave out --content")
     with session.memory() as memory:
@@ -145,7 +140,7 @@ def edit(
 
 
 def remove(
-    ctx: typer.Context,
+    session: Session,
     *,
     fact_id: _WholeId,
     ended: Annotated[bool, typer.Option("--ended", help="It was not wrong: it was true until now.")] = False,
@@ -157,7 +152,6 @@ def remove(
 
     Example: backstory fact remove fact_2_0 --until 2026-03
     """
-    session = session_of(ctx)
     ended = ended or valid_until is not None
     with session.memory() as memory:
         change = memory.remove_fact(fact_id, ended=ended, valid_until=valid_until)
@@ -170,7 +164,6 @@ def _all_of(given: list[str] | None) -> list[str] | None:
 
 
 def _pairs(given: list[str] | None) -> dict[str, Attribute]:
-    from backstory.ledger.core.errors import UsageError
     from backstory.ledger.text.tags import value_of
 
     pairs = [one.partition("=") for one in given or ()]

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backstory.cli.session import Session, confirmed, session_of
+from backstory.cli.pages.labels import counted, size
+from backstory.cli.pages.page import Column, Page
+from backstory.cli.session import Session
+from backstory.ledger.core.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from backstory.cli.pages.page import Page
     from backstory.memory import MemoryHandle
     from backstory.results import Forgotten, RemovedUser
 
@@ -19,7 +21,7 @@ _MOST_NAMED = 5
 
 
 def forget(
-    ctx: typer.Context,
+    session: Session,
     *,
     fact: Annotated[
         str | None,
@@ -52,9 +54,6 @@ def forget(
 
     Example: backstory forget --matching "Main Street 4" --dry-run
     """
-    from backstory.ledger.core.errors import UsageError
-
-    session = session_of(ctx)
     if sum(one is not None for one in (fact, thread, matching)) + everything + whole_user != 1:
         raise UsageError(
             "name exactly one thing to forget: --fact ID, --thread T, --matching TEXT, --all or --whole-user"
@@ -80,9 +79,8 @@ def forget(
         )
 
     with session.memory() as memory:
-        if asks and not _confirmed(forget_in(memory, dry_run=True)):
-            session.note("nothing was erased")
-            raise typer.Exit(1)
+        if asks:
+            session.confirm(_question(forget_in(memory, dry_run=True)), "nothing was erased")
         left = "an erasure that has begun is completed by the next command; run `backstory forget` again for the rest"
         with contextlib.nullcontext() if dry_run else session.when_interrupted(lambda: left):
             result = forget_in(memory, dry_run=dry_run)
@@ -97,18 +95,15 @@ def _forget_user(session: Session, *, dry_run: bool, asks: bool) -> None:
         NotFoundError: There is no such user; the message names the nearest.
     """
     from backstory.cli.nearest import missing
-    from backstory.ledger.core.errors import NotFoundError, UsageError
 
     scope = session.scope
     if scope.user is None or scope.agent is not None:
         raise UsageError("--whole-user needs --user alone: it removes the user with all of the user's agents")
     with session.opened() as bs:
         try:
-            if asks and not confirmed(
-                f"Remove {_removed_in_words(bs.forget_user(scope.user, dry_run=True))} for good?"
-            ):
-                session.note("nothing was removed")
-                raise typer.Exit(1)
+            if asks:
+                planned = _removed_in_words(bs.forget_user(scope.user, dry_run=True))
+                session.confirm(f"Remove {planned} for good?", "nothing was removed")
             result = bs.forget_user(scope.user, dry_run=dry_run)
         except NotFoundError as error:
             raise NotFoundError(missing(bs, scope) or str(error)) from error
@@ -116,15 +111,11 @@ def _forget_user(session: Session, *, dry_run: bool, asks: bool) -> None:
 
 
 def _removed_in_words(removed: RemovedUser) -> str:
-    from backstory.cli.pages.labels import counted, size
-
     memories = counted(len(removed.scopes), "memory", "memories")
     return f"user {removed.user} with {memories} in {counted(removed.files, 'file')} ({size(removed.bytes)})"
 
 
 def _removed_lines(page: Page, removed: RemovedUser, *, dry_run: bool) -> None:
-    from backstory.cli.pages.page import Column
-
     numbers = (Column(name, right=True) for name in ("commits", "facts", "turns"))
     rows = ((one.agent or "-", str(one.commits), str(one.facts), str(one.turns)) for one in removed.scopes)
     page.table((Column("agent", "cyan"), *numbers), rows)
@@ -138,14 +129,12 @@ def _removed_lines(page: Page, removed: RemovedUser, *, dry_run: bool) -> None:
         page.line(("Removed", "bold red"), f": {_removed_in_words(removed)}. This cannot be undone.")
 
 
-def _confirmed(planned: Forgotten) -> bool:
-    from backstory.cli.pages.labels import counted
-
+def _question(planned: Forgotten) -> str:
     facts = _facts(planned)
     more = ", …" if len(facts) > _MOST_NAMED else ""
     of = f", those of {', '.join(facts[:_MOST_NAMED])}{more} among them" if facts else ""
     also = f"; {len(planned.also)} learned from the same turns stay" if planned.also else ""
-    return confirmed(f"Erase {counted(len(planned.redacted), 'content')} for good{of}{also}?")
+    return f"Erase {counted(len(planned.redacted), 'content')} for good{of}{also}?"
 
 
 def _facts(forgotten: Forgotten) -> list[str]:
@@ -153,9 +142,6 @@ def _facts(forgotten: Forgotten) -> list[str]:
 
 
 def _lines(page: Page, forgotten: Forgotten, *, dry_run: bool) -> None:
-    from backstory.cli.pages.labels import counted
-    from backstory.cli.pages.page import Column
-
     columns = (Column("stream", "cyan"), Column("commit", right=True), Column("what"), Column("of"))
     rows = ((one.stream, str(one.seq), one.what, one.fact or one.section or "") for one in forgotten.redacted)
     page.table(columns, rows)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backstory.cli.pages.page import json_text, write_raw
-from backstory.cli.session import session_of
+from backstory.cli.pages.labels import counted
+from backstory.cli.pages.page import Page, json_text, write_raw
+from backstory.cli.session import Session
+from backstory.ledger.core.errors import UsageError
 
 if TYPE_CHECKING:
     from backstory.cli.pages.answers import Drawn
-    from backstory.cli.pages.page import Page
     from backstory.projections.graph import Graph, MessageFlow
 
 
@@ -41,7 +41,7 @@ _ENDING = {GraphFormat.html: "html", GraphFormat.dot: "dot", GraphFormat.mermaid
 
 
 def graph(
-    ctx: typer.Context,
+    session: Session,
     *,
     out: Annotated[
         str | None,
@@ -76,9 +76,6 @@ def graph(
 
     Example: backstory graph --fact fact_2_0 --out why.dot
     """
-    from backstory.ledger.core.errors import UsageError
-
-    session = session_of(ctx)
     if messages and fact is not None:
         raise UsageError("--messages and --fact exclude each other: leave one of them out")
     if session.as_json and out == "-":
@@ -110,8 +107,6 @@ def _format_of(target: Path) -> GraphFormat:
     Raises:
         UsageError: The name has another ending.
     """
-    from backstory.ledger.core.errors import UsageError
-
     ending = target.suffix.lower()
     if ending in _ENDINGS:
         return _ENDINGS[ending]
@@ -141,7 +136,7 @@ def _write(target: Path, text: str, *, force: bool) -> None:
     Raises:
         UsageError: `target` is a folder, its folder does not exist, or it is another kind of file.
     """
-    from backstory.ledger.core.errors import UsageError
+    from backstory.ledger.disk.files import put_in_place
 
     path = target.resolve()
     if path.is_dir():
@@ -154,13 +149,7 @@ def _write(target: Path, text: str, *, force: bool) -> None:
         return
     if path.exists() and not force and not _is_graph(path):
         raise UsageError(f"{target} exists and is not a graph of memory: choose another name, or add --force")
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.touch(0o600, exist_ok=False)
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    put_in_place(path, text.encode())
 
 
 def _is_graph(path: Path) -> bool:
@@ -197,8 +186,6 @@ def _summary(target: Path, chosen: GraphFormat, drawn: Graph | MessageFlow) -> D
 
 
 def _lines(page: Page, drawn: Drawn) -> None:
-    from backstory.cli.pages.labels import counted
-
     shown = ", ".join(counted(count, name.removesuffix("s")) for name, count in drawn.shown.items())
     page.line(("wrote ", "bold green"), f"{drawn.written}: {shown}")
     left = [counted(count, name.removesuffix("s")) for name, count in drawn.left_out.items() if count]

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from backstory.cli import completion
-from backstory.cli.session import Session, progress, session_of
+from backstory.cli.pages.labels import whose
+from backstory.cli.pages.page import Page, write_json
+from backstory.cli.session import Session, progress
+from backstory.ledger.core.errors import NotFoundError, UsageError
 from backstory.ledger.core.kinds import LedgerCauseKind, words_of
 
 if TYPE_CHECKING:
-    from backstory.cli.pages.page import Page
     from backstory.home import Backstory
     from backstory.ledger.core.scope import Scope
-    from backstory.memory import MemoryHandle
     from backstory.projections.document.document import Document
     from backstory.projections.history.views import LogEntry
 
@@ -25,7 +25,7 @@ _SCREEN_ROWS = 20
 
 
 def show(
-    ctx: typer.Context,
+    session: Session,
     *,
     at: Annotated[
         str | None, typer.Option(metavar="SEQ|TIME", help="Show it as of this commit, or the end of this time.")
@@ -45,10 +45,8 @@ def show(
 
     Example: backstory show --at "2026-03-12 10:30:00Z"
     """
-    from backstory.cli.pages.labels import whose
     from backstory.cli.pages.tables import document_page, fact_table, full_line
 
-    session = session_of(ctx)
     with session.memory() as memory:
         if valid_at is not None:
             session.answer(memory.facts(at, valid_at=valid_at), fact_table)
@@ -64,7 +62,7 @@ def show(
 
 
 def log(
-    ctx: typer.Context,
+    session: Session,
     *,
     limit: Annotated[
         int | None,
@@ -92,96 +90,51 @@ def log(
 
     Example: backstory log --thread monday --since 2026-03-01
     """
-    from backstory.cli.pages.answers import in_scope
     from backstory.cli.pages.history import log_of_all_table, log_table
 
-    session = session_of(ctx)
-    selection = _Selection.of(kind, by)
-    if follow and (every or selection.limits):
-        raise _usage("--follow prints all new commits of one memory: leave out --all, --kind and --by")
+    if kind is not None and kind not in _KINDS:
+        raise UsageError(f"--kind must be one of {', '.join(_KINDS)}, got {kind!r}")
+    selects = kind is not None or by is not None
+    if follow and (every or selects):
+        raise UsageError("--follow prints all new commits of one memory: leave out --all, --kind and --by")
     if every and fact is not None:
-        raise _usage("--fact is about one memory, since ids repeat in others: leave out --all")
+        raise UsageError("--fact is about one memory, since ids repeat in others: leave out --all")
+    found: list[tuple[Scope, LogEntry]] = []
     with session.opened() as bs:
-        if every:
-            found = selection.of_all(bs, limit=limit, thread=thread, since=since)
-            most = _SCREEN_ROWS if limit is None and not session.as_json and sys.stdout.isatty() else len(found)
-            answer = [in_scope(*one) for one in found]
-            session.answer(answer, lambda page, _: log_of_all_table(page, found[:most]))
-            if len(found) > most:
-                session.note(f"{len(found) - most} older commits are not shown: use --limit {len(found)} to see them")
-            return
-        memory = session.named(bs)
         if follow:
-            _follow(session, bs, memory, limit=limit, fact=fact, thread=thread, since=since)
-        entries = memory.log(limit=None if selection.limits else limit, fact=fact, thread=thread, since=since)
-        entries = tuple(filter(selection.holds, entries))[:limit]
-        most = _SCREEN_ROWS if limit is None and not session.as_json and sys.stdout.isatty() else len(entries)
-        session.answer(entries if session.as_json else entries[:most], log_table)
-    if len(entries) > most:
-        session.note(f"{len(entries) - most} older commits are not shown: use --limit {len(entries)} to see them")
+            _follow(session, bs, limit=limit, fact=fact, thread=thread, since=since)
+        for memory in map(bs.memory_of, bs.owners()) if every else (session.named(bs),):
+            # Of all memories most do not have the thread.
+            with suppress(NotFoundError) if every else nullcontext():
+                entries = memory.log(limit=None if selects else limit, fact=fact, thread=thread, since=since)
+                found += [(memory.scope, one) for one in entries if _is_of(one, kind, by)]
+        if every:
+            found.sort(key=lambda one: one[1].at, reverse=True)
+        found = found[:limit]
+        most = _SCREEN_ROWS if limit is None and not session.as_json and sys.stdout.isatty() else len(found)
+        if every:
+            session.answer_each(found[:most], log_of_all_table)
+        else:
+            session.answer([one for _, one in found[:most]], log_table)
+    if len(found) > most:
+        session.note(f"{len(found) - most} older commits are not shown: use --limit {len(found)} to see them")
 
 
 _KINDS = words_of(LedgerCauseKind)
 
 
-@dataclass(frozen=True)
-class _Selection:
-    """Which commits `log` lists: of a kind, and of an author."""
-
-    kind: str | None
-    by: str | None
-
-    @classmethod
-    def of(cls, kind: str | None, by: str | None) -> _Selection:
-        if kind is not None and kind not in _KINDS:
-            raise _usage(f"--kind must be one of {', '.join(_KINDS)}, got {kind!r}")
-        return cls(kind, None if by is None else by.casefold())
-
-    @property
-    def limits(self) -> bool:
-        """Whether it leaves any commit out."""
-        return self.kind is not None or self.by is not None
-
-    def holds(self, entry: LogEntry) -> bool:
-        cause = entry.cause
-        named = f"{cause.actor or ''}\n{cause.model or ''}".casefold()
-        return self.kind in (None, cause.kind) and (self.by is None or self.by in named)
-
-    def of_all(
-        self, bs: Backstory, *, limit: int | None, thread: str | None, since: str | None
-    ) -> list[tuple[Scope, LogEntry]]:
-        """Return the commits of all memories, newest first."""
-        from backstory.ledger.core.errors import NotFoundError
-
-        found: list[tuple[Scope, LogEntry]] = []
-        for owner in bs.owners():
-            # Most memories do not have the thread.
-            with suppress(NotFoundError):
-                entries = bs.memory_of(owner).log(limit=None if self.limits else limit, thread=thread, since=since)
-                found += [(owner, entry) for entry in entries if self.holds(entry)]
-        found.sort(key=lambda one: one[1].at, reverse=True)
-        return found[:limit]
-
-
-def _usage(text: str) -> Exception:
-    from backstory.ledger.core.errors import UsageError
-
-    return UsageError(text)
+def _is_of(entry: LogEntry, kind: str | None, by: str | None) -> bool:
+    """Whether a commit is of a kind, and of an author whose name contains a text."""
+    cause = entry.cause
+    named = f"{cause.actor or ''}\n{cause.model or ''}".casefold()
+    return kind in (None, cause.kind) and (by is None or by.casefold() in named)
 
 
 def _follow(
-    session: Session,
-    bs: Backstory,
-    memory: MemoryHandle,
-    *,
-    limit: int | None,
-    fact: str | None,
-    thread: str | None,
-    since: str | None,
-) -> None:
+    session: Session, bs: Backstory, *, limit: int | None, fact: str | None, thread: str | None, since: str | None
+) -> NoReturn:
     """Print new commits until interrupted; with `limit` or `since` first the matching old ones."""
     from backstory.cli.pages.history import log_row
-    from backstory.cli.pages.page import write_json
     from backstory.ledger.core.commit import unseal
     from backstory.ledger.core.scope import LEDGER
     from backstory.projections.history.views import concerns, entry
@@ -193,6 +146,7 @@ def _follow(
             session.page().line("  ".join(part for part in log_row(one) if part))
         sys.stdout.flush()
 
+    memory = session.named(bs)
     stream = memory.scope.stream(LEDGER)
     wanted = None if fact is None else memory.fact_id(fact)
     head = memory.head()
@@ -211,7 +165,7 @@ def _follow(
 
 
 def why(
-    ctx: typer.Context,
+    session: Session,
     *,
     fact_id: Annotated[
         str,
@@ -229,7 +183,6 @@ def why(
     from backstory.cli.pages.history import why_page, why_section_page
     from backstory.projections.history.section_audit import section_named
 
-    session = session_of(ctx)
     with session.memory() as memory:
         if section_named(fact_id) is None:
             session.answer(memory.why(fact_id), why_page)
@@ -237,14 +190,13 @@ def why(
             session.answer(memory.why_section(fact_id), why_section_page)
 
 
-def why_not(ctx: typer.Context, text: Annotated[str, typer.Argument(help="The text of the expected fact.")]) -> None:
+def why_not(session: Session, text: Annotated[str, typer.Argument(help="The text of the expected fact.")]) -> None:
     """Show why a fact is not in memory, or that it is. Exit 1 if nothing like it was ever refused or removed.
 
     Example: backstory why-not "likes tea"
     """
     from backstory.cli.pages.history import refusal_table, remembered
 
-    session = session_of(ctx)
     with session.memory() as memory:
         found = memory.why_not(text)
     session.answer(tuple(found), lambda page, _: refusal_table(page, found, text))
@@ -256,7 +208,7 @@ def why_not(ctx: typer.Context, text: Annotated[str, typer.Argument(help="The te
 
 
 def why_said(
-    ctx: typer.Context,
+    session: Session,
     turn: Annotated[str, typer.Argument(metavar="TURN", help="The id of the turn of an answer, as `turns` shows it.")],
     *,
     thread: Annotated[str | None, typer.Option(help="The conversation, where several have a turn of this id.")] = None,
@@ -267,7 +219,6 @@ def why_said(
     """
     from backstory.cli.pages.history import why_said_page
 
-    session = session_of(ctx)
     with session.memory() as memory:
         found = memory.why_said(turn, thread)
         session.answer(found, why_said_page)
@@ -276,7 +227,7 @@ def why_said(
 
 
 def diff(
-    ctx: typer.Context,
+    session: Session,
     *,
     a: Annotated[str, typer.Argument(metavar="A", help="A commit, or a time that is no whole day.")],
     b: Annotated[str, typer.Argument(metavar="B", help="A commit, or a time that is no whole day.")],
@@ -287,13 +238,12 @@ def diff(
     """
     from backstory.cli.pages.history import diff_lines
 
-    session = session_of(ctx)
     with session.memory() as memory:
         session.answer(memory.diff(a, b), diff_lines)
 
 
 def what_if(
-    ctx: typer.Context,
+    session: Session,
     *,
     max_facts: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Maximum number of facts in memory.")
@@ -315,7 +265,6 @@ def what_if(
     from backstory.cli.inputs import policy_changes
     from backstory.cli.pages.history import what_if_lines
 
-    session = session_of(ctx)
     changes = policy_changes(settings or ())
     if max_facts is not None:
         changes["max_facts"] = max_facts

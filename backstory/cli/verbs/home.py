@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backstory.cli.session import progress, session_of
+from backstory.cli.pages.labels import in_seconds
+from backstory.cli.pages.page import Column, Page
+from backstory.cli.session import Session, progress
 
 if TYPE_CHECKING:
-    from backstory.cli.pages.page import Page
     from backstory.projections.integrity.remedies import Check
 
 _LONG_COPY = 2000
@@ -20,7 +21,7 @@ _LONG_COPY = 2000
 
 
 def scopes(
-    ctx: typer.Context,
+    session: Session,
     *,
     long: Annotated[
         bool, typer.Option("--long", help="Also what is pending and parked, and which are full, as `status --all`.")
@@ -32,7 +33,6 @@ def scopes(
     """
     from backstory.cli.pages.tables import scope_table, status_table
 
-    session = session_of(ctx)
     with session.opened() as bs:
         if long:
             session.answer([bs.memory_of(owner).status() for owner in bs.owners()], status_table)
@@ -40,7 +40,7 @@ def scopes(
             session.answer(bs.scopes(), scope_table)
 
 
-def config(ctx: typer.Context) -> None:
+def config(session: Session) -> None:
     """Show every setting and the source of its value: default, file, environment or argument.
 
     Secrets are not shown. For the rules that `policy --set` changed, see `policy`.
@@ -52,7 +52,6 @@ def config(ctx: typer.Context) -> None:
     from backstory.config.secrets import masked
     from backstory.witness.destinations import COMMAND, destination_of
 
-    session = session_of(ctx)
     with session.opened() as bs:
         stated = bs.config.settings.model_dump()
         origin = bs.config.origin
@@ -82,7 +81,7 @@ def _yaml(value: object) -> object:
 
 
 def copy(
-    ctx: typer.Context,
+    session: Session,
     *,
     source: Annotated[str, typer.Argument(metavar="SRC", help="The home folder, or the URL of the engine, to copy.")],
     target: Annotated[str, typer.Argument(metavar="DST", help="The folder or URL of the new home, which is empty.")],
@@ -102,7 +101,6 @@ def copy(
     from backstory.lifecycle.copying import cancel as give_up
     from backstory.lifecycle.copying import copy_home
 
-    session = session_of(ctx)
     session.check_home()
     if cancel:
         session.answer(give_up(source, target, home=session.home, config=session.config), cancelled_lines)
@@ -114,7 +112,7 @@ def copy(
 
 
 def doctor(
-    ctx: typer.Context,
+    session: Session,
     model: Annotated[bool, typer.Option("--model", help="Ask the model one short question, too.")] = False,
 ) -> None:
     """Check the set-up and show how to fix each problem. Exit 1 if there is one.
@@ -123,32 +121,23 @@ def doctor(
 
     Example: backstory --user ada doctor
     """
-    from backstory.ledger.core.scope import Scope
     from backstory.lifecycle.maintenance import doctor as examine
 
-    session = session_of(ctx)
     session.check_home()
     named = session.user is not None or session.agent is not None
-    scope = Scope.of(session.user, session.agent) if named else None
+    scope = session.scope if named else None
     checks = examine(session.home, config=session.config, store=session.store, scope=scope, ask=model)
-    session.answer(checks, _checks_table)
-    if not all(check.ok for check in checks):
-        raise typer.Exit(1)
+    _answer_checks(session, checks)
 
 
-def migrate(ctx: typer.Context) -> None:
+def migrate(session: Session) -> None:
     """Make the tables in a database, or bring them up to this version. Memory stays as it is.
 
     Example: backstory --store postgresql://owner@db/backstory migrate
     """
-    from backstory.config.loading import load_settings
     from backstory.config.store_factory import migrate_store
 
-    session = session_of(ctx)
-    session.check_home()
-    stated = {} if session.store is None else {"event_store": session.store}
-    done = migrate_store(load_settings(session.config, stated, home=session.home, as_hosted=True))
-    session.answer(done, _migrations)
+    session.answer(migrate_store(session.loaded()), _migrations)
 
 
 def _migrations(page: Page, names: Sequence[str]) -> None:
@@ -159,7 +148,7 @@ def _migrations(page: Page, names: Sequence[str]) -> None:
 
 
 def repair(
-    ctx: typer.Context,
+    session: Session,
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the repairs without making them.")] = False,
     every: Annotated[bool, typer.Option("--all", help="Repair every user and agent of the home.")] = False,
@@ -168,28 +157,25 @@ def repair(
 
     Example: backstory --user ada repair --dry-run
     """
-    from backstory.ledger.core.scope import Scope
     from backstory.lifecycle.maintenance import repair_scope
 
-    session = session_of(ctx)
     with session.opened() as bs:
-        scopes = bs.owners() if every else (Scope.of(session.user, session.agent),)
+        scopes = bs.owners() if every else (session.scope,)
         checks: list[Check] = []
         with progress("repairing", len(scopes)) as step:
             for number, scope in enumerate(scopes, 1):
                 checks += repair_scope(bs, scope, dry_run=dry_run)
                 step(number)
-    session.answer(checks, _checks_table)
+    _answer_checks(session, checks)
+
+
+def _answer_checks(session: Session, checks: Sequence[Check]) -> None:
+    """Print checks, and exit with 1 if one is not ok."""
+    columns = (Column("ok"), Column("check", "cyan"), Column("what", folds=True))
+    rows = (("ok" if check.ok else "NOT ok", check.check, in_seconds(check.hint)) for check in checks)
+    session.answer(checks, lambda page, _: page.table(columns, rows))
     if not all(check.ok for check in checks):
         raise typer.Exit(1)
-
-
-def _checks_table(page: Page, checks: Sequence[Check]) -> None:
-    from backstory.cli.pages.labels import in_seconds
-    from backstory.cli.pages.page import Column
-
-    columns = (Column("ok"), Column("check", "cyan"), Column("what", folds=True))
-    page.table(columns, (("ok" if check.ok else "NOT ok", check.check, in_seconds(check.hint)) for check in checks))
 
 
 def demo(
@@ -211,7 +197,7 @@ def demo(
     """
     from backstory.cli.demo import play
 
-    session = session_of(ctx)
+    session: Session = ctx.obj
     command = ctx.find_root().command
     with contextlib.redirect_stdout(sys.stderr if session.as_json else sys.stdout):
         summary = play(command.main, config=session.config, live=live, keep=keep, before_undo=before_undo)

@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from backstory.cli.pages.page import write_raw
-from backstory.cli.session import progress, session_of
+from backstory.cli.session import Session, progress
+from backstory.ledger.core.errors import UsageError
 
 
 def verify(
-    ctx: typer.Context,
+    session: Session,
     *,
     expect_head: Annotated[
         str | None,
@@ -35,12 +36,9 @@ def verify(
 
     Example: backstory verify --note head.note --key ada.pub
     """
-    from backstory.cli.pages.answers import in_scope
     from backstory.cli.pages.history import verification_lines, verification_table
-    from backstory.ledger.core.errors import UsageError
     from backstory.ledger.core.scope import Scope
 
-    session = session_of(ctx)
     if (note is None) != (key is None):
         raise UsageError("--note and --key belong together: name the note, and the public key that has signed it")
     with session.opened() as bs:
@@ -65,7 +63,7 @@ def verify(
                 for number, owner in enumerate(owners, 1):
                     results.append((owner, bs.memory_of(owner).verify()))
                     step(number)
-            session.answer([in_scope(*one) for one in results], lambda page, _: verification_table(page, results))
+            session.answer_each(results, verification_table)
             ok = all(result.ok for _, result in results)
     if not ok:
         raise typer.Exit(1)
@@ -83,7 +81,7 @@ def _text(file: str) -> str:
 
 
 def head(
-    ctx: typer.Context,
+    session: Session,
     *,
     sign: Annotated[
         str | None,
@@ -96,7 +94,6 @@ def head(
 
     Example: backstory head --sign ada.key > head.note
     """
-    session = session_of(ctx)
     with session.memory() as memory:
         if sign is not None:
             session.answer(memory.sign_head(_text(sign)), lambda _, signed: write_raw(signed.note))
@@ -107,7 +104,7 @@ def head(
 
 
 def keygen(
-    ctx: typer.Context,
+    session: Session,
     *,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the signer, such as example.com/ada.")],
     file: Annotated[str, typer.Argument(metavar="KEYFILE", help="New file for the private key.")],
@@ -121,7 +118,6 @@ def keygen(
     from backstory.cli.pages.answers import NewKey
     from backstory.witness.signing import new_key
 
-    session = session_of(ctx)
     pair = new_key(name)
     _write_secret(file, pair.private)
     session.answer(NewKey(pair.public, file), lambda _, made: write_raw(f"{made.key}\n"))
@@ -131,7 +127,6 @@ def _write_secret(file: str, secret: str) -> None:
     """Write a secret to a new file with mode 0600."""
     import os
 
-    from backstory.ledger.core.errors import UsageError
     from backstory.ledger.disk.files import refused, write_whole
 
     try:

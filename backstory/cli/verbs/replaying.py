@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backstory.cli.session import Session, confirmed, progress, session_of
+from backstory.cli.pages.labels import counted
+from backstory.cli.pages.page import Column, Page
+from backstory.cli.session import Session, progress
+from backstory.cli.verbs.conversations import Replies
+from backstory.ledger.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from backstory.cli.pages.page import Page
     from backstory.memory_tests.comparison import Compared, FileComparison
     from backstory.memory_tests.judging import Judgement
     from backstory.memory_tests.run import FileResult, TestResult
@@ -24,17 +27,14 @@ _MOST_WORDS = 4
 
 
 def reextract(
-    ctx: typer.Context,
+    session: Session,
     *,
     model: Annotated[str | None, typer.Option(metavar="M", help="Name of the model. Default: as configured.")] = None,
     prompts: Annotated[
         str | None, typer.Option(metavar="DIR", help="Folder of prompt templates. Default: as configured.")
     ] = None,
     thread: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
-    replies: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Use recorded replies instead of a model: JSONL of thread_id and reply."),
-    ] = None,
+    replies: Replies = None,
     max_calls: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Maximum number of calls of the model.")
     ] = None,
@@ -45,9 +45,7 @@ def reextract(
     Example: backstory reextract --model gpt-5-mini --max-calls 50
     """
     from backstory.cli.inputs import read_recorded_replies
-    from backstory.ledger.core.errors import UsageError
 
-    session = session_of(ctx)
     answers = read_recorded_replies(replies)
     if model is not None and answers is not None:
         raise UsageError("--model and --replies exclude each other: leave one of them out")
@@ -66,8 +64,6 @@ def reextract(
 def _comparison(page: Page, found: Reextracted) -> None:
     """Show the differences of memory, and the cost of both extractions side by side."""
     from backstory.cli.pages.history import diff_lines
-    from backstory.cli.pages.labels import counted
-    from backstory.cli.pages.page import Column
 
     if found.again.updates > found.again.failed or not found.recorded.updates:
         diff_lines(page, found)
@@ -94,7 +90,7 @@ def _rows(recorded: UpdateCounts, again: UpdateCounts) -> Iterator[tuple[str, st
 
 
 def run_tests(
-    ctx: typer.Context,
+    session: Session,
     *,
     files: Annotated[list[str] | None, typer.Argument(metavar="FILE...", help="Files of memory tests.")] = None,
     record: Annotated[
@@ -123,18 +119,18 @@ def run_tests(
 
     Example: backstory test ada.test.yaml
     """
+    from backstory.ledger.disk.files import write_given
     from backstory.memory_tests.comparison import compare as compare_with
     from backstory.memory_tests.run import junit as as_junit
     from backstory.memory_tests.run import run_tests as run
 
-    session = session_of(ctx)
     session.check_home()
     if from_fact is not None:
         _make_test(session, from_fact, files or [], rename or [], yes=yes)
         return
     result = run(files or (), home=session.home, config=session.config, record=record, times=times)
     if junit is not None:
-        _write(Path(junit), as_junit(result))
+        write_given(Path(junit), as_junit(result))
     if compare is None:
         session.answer(result, _test_lines)
     else:
@@ -146,8 +142,6 @@ def run_tests(
 def _make_test(session: Session, what: str, files: Sequence[str], renamed: Sequence[str], *, yes: bool) -> None:
     """Write a test of a fact or a commit, after its words were shown."""
     from backstory.cli.pages.answers import WrittenTest
-    from backstory.cli.pages.labels import counted
-    from backstory.ledger.core.errors import UsageError
     from backstory.memory_tests.incident import incident_of
 
     if len(files) > 1:
@@ -170,9 +164,8 @@ def _make_test(session: Session, what: str, files: Sequence[str], renamed: Seque
         shown.line(("No erasure reaches these words once they are in a repository:", "bold yellow"))
         for words in incident.words:
             shown.quote(words)
-    if not yes and not confirmed(f"Write them into {counted(len(incident.files), 'file')}?"):
-        session.note("nothing was written")
-        raise typer.Exit(1)
+    if not yes:
+        session.confirm(f"Write them into {counted(len(incident.files), 'file')}?", "nothing was written")
     incident.write()
     for note in incident.notes:
         session.note(note)
@@ -183,15 +176,6 @@ def _make_test(session: Session, what: str, files: Sequence[str], renamed: Seque
             ("Wrote", "bold green"), f": {', '.join(written.files)}. Run `backstory test {test}`."
         ),
     )
-
-
-def _write(path: Path, data: bytes) -> None:
-    from backstory.ledger.core.errors import StoreError
-
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror or error}; check the folder") from error
 
 
 def _compared_lines(page: Page, result: Compared) -> None:
@@ -223,8 +207,6 @@ def _value(value: object) -> str:
 
 
 def _test_lines(page: Page, result: TestResult) -> None:
-    from backstory.cli.pages.labels import counted
-
     for one in result.files:
         _file_lines(page, one)
     total = counted(result.passed + result.failed, "expectation")
@@ -233,8 +215,6 @@ def _test_lines(page: Page, result: TestResult) -> None:
 
 
 def _file_lines(page: Page, result: FileResult) -> None:
-    from backstory.cli.pages.labels import counted
-
     tokens = f", {result.tokens_in:,} tokens in and {result.tokens_out:,} out" if result.tokens_in else ""
     what = f"{counted(result.updates, 'update')}, {counted(len(result.memory), 'fact')}{tokens}"
     page.line((result.file, "bold"), f": {what}")
@@ -245,8 +225,6 @@ def _file_lines(page: Page, result: FileResult) -> None:
 
 
 def _verdict_lines(page: Page, verdict: Judgement) -> None:
-    from backstory.cli.pages.labels import counted
-
     rate = f" ({verdict.held} of {verdict.runs} runs)" if verdict.runs > 1 else ""
     mark = ("holds ", "green") if verdict.ok else ("FAILS ", "bold red")
     page.line(mark, f" {verdict.expect}{rate}", indent=2)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backstory.cli.session import Session, progress_of_total, session_of
+from backstory.cli.pages.labels import moment
+from backstory.cli.pages.page import Column, Page
+from backstory.cli.session import Session, progress_of_total
 from backstory.cli.verbs.facts import TagFilter
+from backstory.ledger.core.errors import ModelError, UnavailableError
 
 if TYPE_CHECKING:
-    from backstory.cli.pages.page import Page
     from backstory.ledger.core.scope import Scope
     from backstory.projections.search.results import Explanation, Found, Hit
     from backstory.projections.search.vectors.background_embedding import Embedded
@@ -28,7 +30,7 @@ class _Within(StrEnum):
 
 
 def search(
-    ctx: typer.Context,
+    session: Session,
     *,
     query: Annotated[str, typer.Argument(help="Words or a question.")],
     top: Annotated[
@@ -61,7 +63,6 @@ def search(
 
     Example: backstory search "where does she live" --in turns --since 2026-03-01
     """
-    session = session_of(ctx)
     with session.memory() as memory:
         found = memory.search(
             query,
@@ -89,8 +90,6 @@ def _note_coverage(session: Session, found: Found) -> None:
 
 
 def _hits(page: Page, found: Found) -> None:
-    from backstory.cli.pages.page import Column
-
     if not found:
         page.line(("Nothing was found.", "dim"))
         return
@@ -124,8 +123,6 @@ def _ranked(hit: Hit, *, by: bool) -> tuple[str, ...]:
 
 
 def _said(hit: Hit) -> tuple[str, str, str]:
-    from backstory.cli.pages.labels import moment
-
     return moment(hit.at or ""), hit.thread or "", hit.name or hit.role or ""
 
 
@@ -152,7 +149,7 @@ def _reasons(why: Explanation, *, of_turn: bool) -> list[str]:
 
 
 def embed(
-    ctx: typer.Context,
+    session: Session,
     *,
     timeout: Annotated[float | None, typer.Option(min=0, metavar="SECONDS", help="Stop after this time.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Include every user and agent of the home.")] = False,
@@ -161,9 +158,6 @@ def embed(
 
     Example: backstory embed --all
     """
-    from backstory.cli.pages.answers import in_scope
-
-    session = session_of(ctx)
     with session.opened() as bs, _model_required():
         if not every:
             memory = session.named(bs)
@@ -180,7 +174,7 @@ def embed(
                 left = None if ends is None else ends - time.monotonic()
                 left = 0.0 if left is not None and left < 0 else left
                 results.append((owner, memory.embed(timeout=left, progress=step)))
-        session.answer([in_scope(*one) for one in results], lambda page, _: _embedded_table(page, results))
+        session.answer_each(results, _embedded_table)
         embedded, total = sum(result.embedded for _, result in results), sum(result.total for _, result in results)
         _note_rest(session, timeout, embedded, total)
 
@@ -203,8 +197,6 @@ def _embedding(session: Session, owner: Scope | None = None) -> Iterator[Callabl
 @contextmanager
 def _model_required() -> Iterator[None]:
     """Turn a model error into a failure (exit 3): a missing model is not a negative answer (exit 1)."""
-    from backstory.ledger.core.errors import ModelError, UnavailableError
-
     try:
         yield
     except ModelError as error:
@@ -222,10 +214,8 @@ def _embedded(page: Page, result: Embedded) -> None:
     )
 
 
-def _embedded_table(page: Page, results: list[tuple[Scope, Embedded]]) -> None:
-    from backstory.cli.pages.page import Column
+def _embedded_table(page: Page, results: Sequence[tuple[Scope, Embedded]]) -> None:
+    from backstory.cli.pages.tables import OWNER, owner
 
-    numbers = (Column(name, right=True) for name in ("embedded", "of", "now"))
-    columns = (Column("user", "cyan"), Column("agent", "cyan"), *numbers)
-    rows = ((s.user or "-", s.agent or "-", f"{r.embedded:,}", f"{r.total:,}", f"{r.new:,}") for s, r in results)
-    page.table(columns, rows)
+    columns = (*OWNER, *(Column(name, right=True) for name in ("embedded", "of", "now")))
+    page.table(columns, ((*owner(s), f"{r.embedded:,}", f"{r.total:,}", f"{r.new:,}") for s, r in results))

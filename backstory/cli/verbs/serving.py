@@ -7,19 +7,19 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backstory.cli.session import Session, session_of
+from backstory.cli.pages.page import Page
+from backstory.cli.session import Session
+from backstory.ledger.core.errors import ConfigError, UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from backstory import Backstory
-    from backstory.cli.pages.page import Page
-    from backstory.http.access.tokens import NewToken, Token, TokenFile
+    from backstory.http.access.tokens import TokenFile
     from backstory.mcp.client_config import ClientConfig
     from backstory.worker import Worker
 
@@ -30,7 +30,7 @@ _EXTRA = "needs the extra [server]: pip install 'backstory[server]'"
 
 
 def serve(
-    ctx: typer.Context,
+    session: Session,
     *,
     host: Annotated[str, typer.Option(metavar="NAME", help="Name or address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="Port; 0 for any free one.")] = 8765,
@@ -52,9 +52,6 @@ def serve(
 
     Example: backstory serve --port 8765
     """
-    from backstory.ledger.core.errors import ConfigError, UsageError
-
-    session = session_of(ctx)
     session.check_home()
     try:
         from backstory.http.app import ServerOptions
@@ -63,13 +60,10 @@ def serve(
     except ModuleNotFoundError as error:
         raise ConfigError(f"the server {_EXTRA} ({error.name} is missing)") from error
 
-    from backstory import Backstory
-
     scope = session.scope
     if scope.agent is not None:
         raise UsageError("a server serves all agents: requests name theirs, so leave --agent out")
     listener = listen(host, port)
-    opening = partial(Backstory.open, session.home, config=session.config, as_hosted=True, event_store=session.store)
     options = ServerOptions(
         local=listener.local, user=scope.user, hosts=tuple(allow_host or ()), origins=tuple(allow_origin or ())
     )
@@ -80,11 +74,11 @@ def serve(
         )
         sys.stdout.flush()
 
-    run(listener, opening, options, on_ready=ready)
+    run(listener, session.opening(), options, on_ready=ready)
 
 
 def worker(
-    ctx: typer.Context,
+    session: Session,
     *,
     scopes: Annotated[
         str,
@@ -108,18 +102,14 @@ def worker(
 
     Example: backstory worker --scopes 2/8
     """
-    from backstory import Backstory
     from backstory.copies import LocalCopies
-    from backstory.ledger.core.errors import UsageError
     from backstory.worker import Selection, Worker
 
-    session = session_of(ctx)
     if host is not None and port is None:
         raise UsageError("--host needs --port: give the port to answer on, or leave --host out")
-    session.check_home()
+    opening = session.opening()
     selection = Selection.of(scopes)
     probed = None if port is None else _Probed(host or "127.0.0.1", port)
-    opening = partial(Backstory.open, session.home, config=session.config, as_hosted=True, event_store=session.store)
     with opening() if probed is None else opening(listeners=probed.listeners, callbacks=probed.callbacks) as bs:
         bs.must_learn()
         _must_take_changes(bs)
@@ -144,8 +134,6 @@ def _must_take_changes(home: Backstory) -> None:
     Raises:
         SealedError: It has moved, so nothing can be learned in it any more.
     """
-    from backstory.ledger.core.errors import UnavailableError
-
     seal = None
     with suppress(UnavailableError):
         seal = home.store.seal()
@@ -168,8 +156,6 @@ class _Probed:
     """
 
     def __init__(self, host: str, port: int) -> None:
-        from backstory.ledger.core.errors import ConfigError
-
         try:
             from backstory.http.metrics import WorkerMetrics
             from backstory.http.server import listen
@@ -208,7 +194,7 @@ def _stopped_by_signals(working: Worker) -> Iterator[None]:
 
 
 def mcp(
-    ctx: typer.Context,
+    session: Session,
     *,
     print_config: Annotated[
         str | None,
@@ -225,9 +211,6 @@ def mcp(
 
     Example: backstory --user ada mcp --print-config claude
     """
-    from backstory.ledger.core.errors import UsageError
-
-    session = session_of(ctx)
     if print_config is not None:
         config = _config(session, print_config, url)
         session.answer(config, _pasted)
@@ -241,8 +224,6 @@ def mcp(
 
 
 def _serve(session: Session) -> None:
-    from backstory.ledger.core.errors import ConfigError
-
     try:
         from backstory.mcp.server import serve_stdio
     except ModuleNotFoundError as error:
@@ -297,7 +278,7 @@ def _pasted(page: Page, config: ClientConfig) -> None:
 
 
 def add(
-    ctx: typer.Context,
+    session: Session,
     *,
     name: Annotated[str, typer.Argument(help="A name for the token; commits record it.")],
     for_user: Annotated[
@@ -314,47 +295,36 @@ def add(
 
     Example: backstory token add laptop --for ada --right write
     """
-    from backstory.ledger.core.errors import UsageError
-
-    session = session_of(ctx)
     if bool(for_user) == all_users:
         raise UsageError("say whose memories the token covers: --for USER, or --all-users")
     made = _file(session).add(name, right, None if all_users else for_user)
-
-    def show(page: Page, token: NewToken) -> None:
-        page.line(token.token)
-
-    session.answer(made, show)
+    session.answer(made, lambda page, token: page.line(token.token))
     session.note(f"{name} may {right} {_covered(made.users)}; the token is not shown again")
 
 
-def list_(ctx: typer.Context) -> None:
+def list_(session: Session) -> None:
     """List the tokens of the server, without their secrets.
 
     Example: backstory token list
     """
-    session = session_of(ctx)
+    tokens = _file(session).tokens()
+    answer = [
+        {"id": token.id, "name": token.name, "right": token.right, "users": token.users, "created": token.created}
+        for token in tokens
+    ]
 
-    def show(page: Page, tokens: tuple[Token, ...]) -> None:
+    def show(page: Page, _: object) -> None:
         for token in tokens:
             page.line(f"{token.id}  {token.name}  {token.right}  {_covered(token.users)}  {token.created[:10]}")
 
-    tokens = tuple(
-        {"id": token.id, "name": token.name, "right": token.right, "users": token.users, "created": token.created}
-        for token in _file(session).tokens()
-    )
-    if session.as_json:
-        session.answer(tokens, lambda *_: None)
-    else:
-        session.answer(_file(session).tokens(), show)
+    session.answer(answer, show)
 
 
-def revoke(ctx: typer.Context, name: Annotated[str, typer.Argument(help="The name or the id of a token.")]) -> None:
+def revoke(session: Session, name: Annotated[str, typer.Argument(help="The name or the id of a token.")]) -> None:
     """Revoke a token. A running server refuses it from then on.
 
     Example: backstory token revoke laptop
     """
-    session = session_of(ctx)
     gone = _file(session).revoke(name)
     session.answer({"id": gone.id, "name": gone.name}, lambda page, _: page.line(f"revoked {gone.name} ({gone.id})"))
 
@@ -364,9 +334,7 @@ def _covered(users: tuple[str, ...] | None) -> str:
 
 
 def _file(session: Session) -> TokenFile:
-    from backstory.config.loading import base_folder, load_settings
+    from backstory.config.loading import base_folder
     from backstory.http.access.tokens import FILE, TokenFile
 
-    session.check_home()
-    loaded = load_settings(session.config, {}, home=session.home, as_hosted=True)
-    return TokenFile(base_folder(session.home, loaded.settings) / FILE)
+    return TokenFile(base_folder(session.home, session.loaded().settings) / FILE)

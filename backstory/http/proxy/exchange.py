@@ -13,7 +13,6 @@ from typing import Literal
 import msgspec
 
 from backstory import checks
-from backstory.config.folders import scaffolding_of
 from backstory.home import Backstory
 from backstory.http.proxy.answers import UpstreamAnswer
 from backstory.http.proxy.protocol import Asked
@@ -21,6 +20,7 @@ from backstory.http.proxy.thread_names import Find, Taken, ThreadNames
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.messages import Kept, Message
+from backstory.ledger.text.scaffolding import load_scaffolding
 from backstory.ledger.threads.delivery.told import HINT, SKIPPED, ThreadPlace, Told, begin_of_question, unseen
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.projections.context import Context
@@ -36,7 +36,7 @@ class Memories:
         self.home = home
         self.names = names
         self.fail_safe = FailSafeMemory(home)
-        self.scaffolding = scaffolding_of(settings)
+        self.scaffolding = load_scaffolding(settings.patterns)
         self.by_tools = settings.mode == "tool"
         self.history: History = settings.proxy_history
 
