@@ -82,14 +82,10 @@ class EventSplitter:
 
     Attributes:
         lost: Whether an event was longer than the limit. Nothing is read from then on.
-
-    Args:
-        limit: The most bytes of one event.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self) -> None:
         self.lost = False
-        self._limit = limit
         self._rest = bytearray()
         self._searched = 0
 
@@ -108,7 +104,7 @@ class EventSplitter:
             start = end[1]
         del self._rest[:start]
         self._searched = max(0, len(self._rest) - _LONGEST_END + 1)
-        if len(self._rest) > self._limit:
+        if len(self._rest) > MOST_BYTES:
             self.lost = True
             self._rest.clear()
 
@@ -183,7 +179,7 @@ class _Stream:
         self.over = False
         self._events = events
         self._failed = False
-        self._splitter = EventSplitter(MOST_BYTES)
+        self._splitter = EventSplitter()
 
     def feed(self, chunk: bytes) -> int:
         if not self.over:

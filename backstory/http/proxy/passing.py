@@ -142,7 +142,8 @@ async def pass_on(
     listener: AnswerListener,
     *,
     error: ErrorShape,
-    again: Again | None = None,
+    otherwise: Otherwise | None,
+    request_with: Callable[[bytes], httpx.Request],
 ) -> AnswerOutcome:
     """Send a request, and pass its answer on.
 
@@ -153,7 +154,8 @@ async def pass_on(
         send: Sends to the client.
         listener: Hears the answer.
         error: Makes the answer where the upstream gives none.
-        again: The request to send where this one is refused.
+        otherwise: The body to send where this one is refused.
+        request_with: Returns the request with another body.
 
     Returns:
         What became of it.
@@ -161,8 +163,9 @@ async def pass_on(
     Raises:
         AnswerBrokeOffError: The upstream broke off in the middle.
     """
+    asking = _ask(upstream, request, otherwise, request_with)
     hung_up = asyncio.ensure_future(incoming.hung_up())
-    passing = asyncio.ensure_future(_pass_on(_ask(upstream, request, again), incoming, send, listener, error))
+    passing = asyncio.ensure_future(_pass_on(asking, incoming, send, listener, error))
     try:
         await asyncio.wait({hung_up, passing}, return_when=asyncio.FIRST_COMPLETED)
         # With the last byte of an answer the server says that the client is gone.
@@ -206,23 +209,40 @@ class _Answered(NamedTuple):
     body: AsyncIterator[bytes]
 
 
-async def _ask(upstream: Upstream, request: httpx.Request, again: Again | None) -> _Answered:
+async def _ask(
+    upstream: Upstream,
+    request: httpx.Request,
+    otherwise: Otherwise | None,
+    request_with: Callable[[bytes], httpx.Request],
+) -> _Answered:
     """Send a request, and another one where it is refused."""
     response = await upstream.send(request)
     body = response.aiter_raw()
-    if again is None or not again.may_be(response.status_code):
+    if otherwise is None or response.status_code not in _REFUSING:
         return _Answered(response, body)
     try:
-        read, other = await again.instead(body)
+        read = await _beginning(body)
+        other = otherwise.body(read) if len(read) <= _MOST_BYTES else None
     except BaseException:
         await asyncio.shield(response.aclose())
         raise
     if other is None:
         return _Answered(response, _joined(read, body))
     await response.aclose()
-    response = await upstream.send(other)
-    again.was_answered(response.status_code)
+    response = await upstream.send(request_with(other))
+    if response.status_code not in _REFUSING:
+        otherwise.worked()
     return _Answered(response, response.aiter_raw())
+
+
+async def _beginning(body: AsyncIterator[bytes]) -> bytes:
+    """Read a body as far as an error is read; what comes behind it is left."""
+    read = b""
+    async for chunk in body:
+        read += chunk
+        if len(read) > _MOST_BYTES:
+            break
+    return read
 
 
 async def _joined(read: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -259,7 +279,8 @@ async def _relay(answered: _Answered, incoming: Incoming, send: Send, listener: 
     return AnswerOutcome.ANSWERED if response.status_code < _ERROR else AnswerOutcome.UPSTREAM_ERROR
 
 
-_STATUSES = frozenset({400, 422, 500})
+_REFUSING = frozenset({400, 422, 500})
+"""The statuses of a response that may be a refusal of the system message."""
 _MOST_BYTES = 64 * 2**10
 _REFUSAL = re.compile(
     rb"system.{0,40}\b(?:role|message|prompt|instruction)|\brole.{0,80}\bsystem\b|roles must alternate"
@@ -283,39 +304,3 @@ class Otherwise(msgspec.Struct, frozen=True):
 
     body: Callable[[bytes], bytes | None]
     worked: Callable[[], None]
-
-
-class Again:
-    """Another request in the place of a refused one.
-
-    Args:
-        otherwise: The other body.
-        request: Returns the request with a body.
-    """
-
-    def __init__(self, otherwise: Otherwise, request: Callable[[bytes], httpx.Request]) -> None:
-        self._otherwise = otherwise
-        self._request = request
-
-    def may_be(self, status: int) -> bool:
-        """Whether a response of this status may be a refusal."""
-        return status in _STATUSES
-
-    async def instead(self, body: AsyncIterator[bytes]) -> tuple[bytes, httpx.Request | None]:
-        """Read the beginning of a response, and return it, with the request to send instead, if there is one.
-
-        Raises:
-            httpx.HTTPError: The upstream broke off.
-        """
-        read = b""
-        async for chunk in body:
-            read += chunk
-            if len(read) > _MOST_BYTES:
-                return read, None
-        other = self._otherwise.body(read)
-        return read, None if other is None else self._request(other)
-
-    def was_answered(self, status: int) -> None:
-        """Note how the other request was answered."""
-        if status not in _STATUSES:
-            self._otherwise.worked()

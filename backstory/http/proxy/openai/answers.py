@@ -64,7 +64,7 @@ class ChatEvents:
         self._text.add(delta.content)
         self._refusal.add(delta.refusal)
         self._calls_tools = self._calls_tools or bool(delta.tool_calls or delta.function_call)
-        self._calls.update(dict.fromkeys(_call_ids(delta.tool_calls)))
+        self._calls.update(dict.fromkeys(call_ids(delta.tool_calls)))
 
     def answer(self) -> UpstreamAnswer:
         """Return what was said up to now."""
@@ -89,11 +89,12 @@ def completion_of(document: Mapping[str, object]) -> UpstreamAnswer:
         read = read_message({"content": None, **said, "role": "assistant"})
     except InputError:
         return UpstreamAnswer()
-    calls = tuple(_call_ids(message.get("tool_calls")))
+    calls = tuple(call_ids(message.get("tool_calls")))
     return UpstreamAnswer("" if read.calls_tools else read.content, name_of(document.get("id")), calls, whole=True)
 
 
-def _call_ids(calls: object) -> list[str]:
+def call_ids(calls: object) -> list[str]:
+    """Return the ids of the calls of tools in a message."""
     listed = calls if isinstance(calls, list) else ()
     return [key for call in listed if isinstance(call, dict) and (key := name_of(call.get("id"))) is not None]
 
