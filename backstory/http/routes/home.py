@@ -101,14 +101,5 @@ async def metrics(request: Request) -> Response:
     """Return counts and times, without content and without names of users. The token has to cover all users."""
     if caller_of(request).users is not None:
         raise NotFoundError("metrics are about all users: use a token that covers all of them")
-    home, found = home_of(request), _metrics(request)
-
-    def read() -> Response:
-        return Response(found.text(home), media_type=CONTENT_TYPE)
-
-    return await run_in_thread(read)
-
-
-def _metrics(request: Request) -> Metrics:
     found: Metrics = request.app.state.metrics
-    return found
+    return Response(await run_in_thread(found.text, home_of(request)), media_type=CONTENT_TYPE)

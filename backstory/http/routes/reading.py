@@ -131,12 +131,11 @@ async def list_facts(
 
     def read(memory: MemoryHandle) -> FactPage:
         seq, last = _moment(cursor, memory)
-        if at is not None or valid_at is not None:
-            # What was known at a time does not change; of the present the commit of the first page is asked.
-            moment = (seq if cursor is not None else None) if at is None else at
-            found = memory.facts(moment, joined=False, valid_at=valid_at)
-        else:
-            found = memory.facts(seq, joined=False) if cursor is not None else _facts_of(memory, seq)
+        # What was known at a time does not change; of the present the commit of the first page is asked.
+        moment = at if at is not None or cursor is None else seq
+        found = memory.facts(moment, joined=False, valid_at=valid_at)
+        if moment is None and _newest(memory) != seq:
+            found = memory.facts(seq, joined=False, valid_at=valid_at)
         # Behind the last fact, not at an offset: an erasure takes facts out of earlier moments, too.
         rest = [fact for fact in found if birth(fact) > last and category in (None, fact.category) and fact.has(wanted)]
         shown = tuple(rest[:limit])
@@ -159,12 +158,6 @@ def _moment(cursor: str | None, memory: MemoryHandle) -> tuple[int, tuple[int, i
 
 def _newest(memory: MemoryHandle) -> int:
     return memory.heads()[0].seq
-
-
-def _facts_of(memory: MemoryHandle, seq: int) -> tuple[Fact, ...]:
-    """Return the facts of what was the newest commit a moment ago."""
-    found = memory.facts(joined=False)
-    return found if _newest(memory) == seq else memory.facts(seq, joined=False)
 
 
 @router.get("/facts/{fact_id:path}", responses=returns(Fact, cached=True))
