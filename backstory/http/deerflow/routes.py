@@ -69,6 +69,21 @@ _FULL = "Fact was not stored because the configured memory.max_facts capacity po
 _NOT_READ = "Failed to read memory data."
 
 
+_ANSWERS: tuple[tuple[type[BackstoryError], int, str | None], ...] = (
+    (CorruptLogError, 500, _CORRUPT),
+    (LockTimeoutError, 409, _CONFLICT),
+    (WrongExpectedVersionError, 409, _CONFLICT),
+    (ConflictError, 409, _CONFLICT),
+    (DuplicateFactError, 409, _DUPLICATE),
+    (CapError, 409, _FULL),
+    (NotFoundError, 404, None),
+    (ForbiddenError, 403, None),
+    (RefusedError, 409, None),
+    (UsageError, 400, None),
+)
+"""The first class that an error belongs to decides; where there are no words, its message is the detail."""
+
+
 def answer_to(error: BackstoryError | OSError, failed: str | None) -> HTTPException:
     """Return the answer of DeerFlow's gateway to an error.
 
@@ -79,25 +94,11 @@ def answer_to(error: BackstoryError | OSError, failed: str | None) -> HTTPExcept
     Returns:
         The code and the detail. What names files of the server goes to its log, and not into the detail.
     """
-    match error:
-        case CorruptLogError():
-            answer = HTTPException(500, _CORRUPT)
-        case LockTimeoutError() | WrongExpectedVersionError() | ConflictError():
-            answer = HTTPException(409, _CONFLICT)
-        case DuplicateFactError():
-            answer = HTTPException(409, _DUPLICATE)
-        case CapError():
-            answer = HTTPException(409, _FULL)
-        case NotFoundError():
-            answer = HTTPException(404, str(error))
-        case ForbiddenError():
-            answer = HTTPException(403, str(error))
-        case RefusedError():
-            answer = HTTPException(409, str(error))
-        case UsageError() if not isinstance(error, ConfigError):
-            answer = HTTPException(400, str(error))
-        case _:
-            answer = HTTPException(503, _NOT_READ) if failed is None else HTTPException(500, failed)
+    found = next(((code, words) for kind, code, words in _ANSWERS if isinstance(error, kind)), None)
+    if found is None or isinstance(error, ConfigError):
+        answer = HTTPException(503, _NOT_READ) if failed is None else HTTPException(500, failed)
+    else:
+        answer = HTTPException(found[0], found[1] or str(error))
     if answer.status_code >= 500:  # noqa: PLR2004 the server's own failures begin there
         _log.error("%s %s", answer.detail, error)
     return answer

@@ -11,14 +11,14 @@ import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import httpx
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
 from backstory.http.proxy.headers import Headers, to_client
-from backstory.http.proxy.outcomes import AnswerOutcome
+from backstory.http.proxy.outcomes import AnswerOutcome, MemoryOutcome
 from backstory.http.proxy.protocol import ErrorShape
 from backstory.http.proxy.upstream import Upstream
 
@@ -32,19 +32,14 @@ class AnswerBrokeOffError(Exception):
 _broke_off: ContextVar[bool] = ContextVar("backstory_broke_off", default=False)
 
 
-class _HideUnfinished(logging.Filter):
-    """Keeps what the server says of a response without an end out of its log, where the proxy has said why."""
-
-    def filter(self, _: logging.LogRecord) -> bool:
-        return not _broke_off.get()
-
-
-_hide_unfinished = _HideUnfinished()
+def _says_unfinished(_: logging.LogRecord) -> bool:
+    """Keep what the server says of a response without an end out of its log, where the proxy has said why."""
+    return not _broke_off.get()
 
 
 def break_off_quietly() -> None:
     """Have the server close the response of this request without an end, and log nothing of its own about it."""
-    logging.getLogger("uvicorn.error").addFilter(_hide_unfinished)
+    logging.getLogger("uvicorn.error").addFilter(_says_unfinished)
     _broke_off.set(True)
 
 
@@ -111,21 +106,27 @@ class Incoming:
             pass
 
 
-class AnswerListener(Protocol):
-    """Hears an answer on its way.
+class AnswerListener:
+    """Hears an answer on its way. This one only has the response say what memory did for the request.
 
     Each response is begun, fed and ended; `break_off` comes last in any case.
     """
 
+    def __init__(self, outcome: MemoryOutcome) -> None:
+        self._outcome = outcome
+
     @property
     def is_over(self) -> bool:
         """Whether the end of the answer was heard."""
+        return False
 
-    def begin(self, status: int, headers: Mapping[str, str]) -> Headers:
+    def begin(self, status: int, headers: Mapping[str, str]) -> Headers:  # noqa: ARG002 for those that listen
         """Hear of a response; return headers to add to it."""
+        return [(b"x-backstory-memory", self._outcome.value.encode())]
 
     def feed(self, chunk: bytes) -> int:
         """Hear bytes; return from which of them on the answer is at its end."""
+        return len(chunk)
 
     async def end(self) -> None:
         """Hear the end, before the client gets it."""

@@ -30,7 +30,7 @@ from backstory.http.proxy.passing import (
     refuses_system,
 )
 from backstory.http.proxy.protocol import Asked, Endpoint, Protocol, UnreadableRequestError, inflated
-from backstory.http.proxy.recorder import Recorder, Recordings, Silent, done_within
+from backstory.http.proxy.recorder import Recorder, Recordings, done_within
 from backstory.http.proxy.thread_names import ThreadNames
 from backstory.http.proxy.upstream import Upstream
 from backstory.integrations.threads import run_in_thread
@@ -118,7 +118,7 @@ class Proxy:
         try:
             if endpoint is None:
                 self._note("memory", MemoryOutcome.OTHER_PATH)
-                await self._forward(scope, incoming, send, target, Silent(MemoryOutcome.OTHER_PATH))
+                await self._forward(scope, incoming, send, target, AnswerListener(MemoryOutcome.OTHER_PATH))
             else:
                 await self._converse(scope, incoming, send, target, endpoint)
         except ConnectionError:
@@ -146,7 +146,7 @@ class Proxy:
             found = MemoryOutcome.UNREADABLE
         if isinstance(found, MemoryOutcome):
             self._note("memory", found)
-            await self._forward(scope, incoming, send, target, Silent(found))
+            await self._forward(scope, incoming, send, target, AnswerListener(found))
         elif isinstance(found, Response):
             self._note("memory", MemoryOutcome.REFUSED)
             await found(scope, incoming.nothing, send)
