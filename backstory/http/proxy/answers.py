@@ -10,10 +10,12 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from typing import Protocol as Interface
 
 import msgspec
+
+_T = TypeVar("_T")
 
 MOST_BYTES = 4 * 2**20
 """The most that is read of one event or document, and kept of the text of an answer."""
@@ -62,6 +64,14 @@ class GrowingText:
 def name_of(value: object) -> str | None:
     """Return an id; None where it is none."""
     return value if isinstance(value, str) and value else None
+
+
+def decoded(data: bytes | bytearray | str, shape: type[_T]) -> _T | None:
+    """Return JSON as a value of a type; None where it is none."""
+    try:
+        return msgspec.json.decode(data, type=shape)
+    except (ValueError, RecursionError):
+        return None
 
 
 _END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
@@ -214,11 +224,8 @@ class _Document:
         return max(0, len(chunk) - 1)
 
     def answer(self) -> UpstreamAnswer:
-        try:
-            document = msgspec.json.decode(self._bytes)
-        except (ValueError, RecursionError):
-            return UpstreamAnswer()
-        return self._read(document) if isinstance(document, dict) else UpstreamAnswer()
+        document = decoded(self._bytes, dict[str, object])
+        return UpstreamAnswer() if document is None else self._read(document)
 
 
 class _Inflated:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw
 
-from backstory.http.proxy.answers import name_of
+from backstory.http.proxy.answers import decoded, name_of
 from backstory.http.proxy.protocol import (
     Aside,
     Asked,
@@ -247,10 +247,8 @@ def session_in(user_id: str | None, header: Callable[[str], str]) -> str | None:
 
 
 def _in_json(user_id: str) -> str | None:
-    try:
-        return name_of(msgspec.json.decode(user_id, type=_Names).session_id)
-    except (ValueError, RecursionError):
-        return None
+    names = decoded(user_id, _Names)
+    return None if names is None else name_of(names.session_id)
 
 
 def is_of_harness(header: Callable[[str], str]) -> bool:

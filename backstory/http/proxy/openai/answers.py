@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from backstory.http.proxy.answers import GrowingText, UpstreamAnswer, name_of
+from backstory.http.proxy.answers import GrowingText, UpstreamAnswer, decoded, name_of
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.messages import keep, read_message
 
@@ -47,9 +47,8 @@ class ChatEvents:
         if data.strip() == b"[DONE]":
             self._whole = True
             return True
-        try:
-            chunk = msgspec.json.decode(data, type=_Chunk)
-        except (ValueError, RecursionError):
+        chunk = decoded(data, _Chunk)
+        if chunk is None:
             return False
         self._id = self._id or name_of(chunk.id)
         self._failed = self._failed or chunk.error is not None
@@ -122,9 +121,8 @@ class ResponseEvents:
         """Take the data of an event; return whether it is the end of the answer."""
         if data.strip() == b"[DONE]":
             return True
-        try:
-            event = msgspec.json.decode(data, type=_ResponseEvent)
-        except (ValueError, RecursionError):
+        event = decoded(data, _ResponseEvent)
+        if event is None:
             return False
         if event.type in _DELTAS:
             self._text.add(event.delta)
