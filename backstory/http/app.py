@@ -8,10 +8,10 @@ import functools
 import logging
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
@@ -27,8 +27,8 @@ from backstory.http.access.gate import Gate
 from backstory.http.access.tokens import FILE, TokenFile, Tokens
 from backstory.http.deerflow import router as deerflow_router
 from backstory.http.kept_answers import Answers, Repeating
-from backstory.http.limits import Limiter, Limits
-from backstory.http.mcp.deferred import Deferred, RunningApp
+from backstory.http.limits import Limiter, Limits, RequestKind
+from backstory.http.mcp.deferred import Deferred
 from backstory.http.metrics import Metrics, Timed
 from backstory.http.news import News
 from backstory.http.openapi.schemas import add_examples, add_refusals, components
@@ -38,6 +38,9 @@ from backstory.http.routes import changing, events, explaining, home, reading, r
 from backstory.integrations.threads import run_in_thread
 from backstory.page.serving import add_docs, add_page
 from backstory.version import __version__
+
+if TYPE_CHECKING:
+    from backstory.http.mcp.endpoint import McpEndpoint
 
 __all__ = ["HeadRequests", "OpensHome", "ServerOptions", "create_app"]
 
@@ -152,10 +155,8 @@ def create_app(
     app.add_middleware(
         Limiter,
         limits=chosen.limits,
-        is_free=_FREE.__contains__,
-        is_stream=_stays_open,
-        is_passed_on=_is_passed_on,
-        counts=metrics,
+        kind_of=_kind_of,
+        over=metrics.over,
     )
     app.add_middleware(
         Gate, tokens=tokens, local=chosen.local, user=chosen.user, hosts=chosen.hosts, origins=chosen.origins
@@ -196,24 +197,24 @@ _FREE = frozenset({"/healthz", "/readyz", "/metrics"})
 """Paths that are answered at once: probes and metrics matter most when all places are taken."""
 
 _OPEN = frozenset({"/v1/events", "/v1/extract", "/v1/flush", "/v1/retry", "/v1/verify", "/v1/what-if"})
-_OPEN_FOLDERS: Collection[str] = ("/mcp",)
+"""Paths whose requests may take long: they neither take the places of others nor wait for one."""
+
 _PASSED_ON = tuple(f"{protocol.path}/" for protocol in PROTOCOLS)
 
 
-def _stays_open(path: str) -> bool:
-    """Whether requests of a path may take long: they neither take the places of others nor wait for one."""
-    return path in _OPEN or path.startswith(tuple(_OPEN_FOLDERS))
-
-
-def _is_passed_on(path: str) -> bool:
-    return path.startswith(_PASSED_ON)
+def _kind_of(path: str) -> RequestKind:
+    if path in _FREE:
+        return "free"
+    if path.startswith(_PASSED_ON):
+        return "passed_on"
+    return "stream" if path in _OPEN or path.startswith("/mcp") else "place"
 
 
 def _report(error: Exception) -> None:
     _log.error("%s; the tokens that were read before still count", error)
 
 
-def _mcp_endpoint(bs: Backstory, limits: Limits) -> RunningApp:
+def _mcp_endpoint(bs: Backstory, limits: Limits) -> McpEndpoint:
     # Here, since the package is an extra of its own, and large.
     from backstory.http.mcp.endpoint import McpEndpoint
 

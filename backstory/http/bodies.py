@@ -206,11 +206,7 @@ class RollingBack(_Body):
     dry_run: _DryRun = False
 
 
-_Policy = dict[str, bool | int | float | str | list[str | dict[str, bool | int | str]]]
-
-
-def _policy(stated: _Policy) -> dict[str, object]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in stated.items()}
+_Policy = dict[str, bool | int | float | str | tuple[str | dict[str, bool | int | str], ...]]
 
 
 class PolicyChanges(RootModel[_Policy]):
@@ -220,10 +216,6 @@ class PolicyChanges(RootModel[_Policy]):
         frozen=True, hide_input_in_errors=True, json_schema_extra={"examples": [{"max_facts": 50}]}
     )
 
-    def values(self) -> dict[str, object]:
-        """Return the values as the policy holds them."""
-        return _policy(self.root)
-
 
 class WhatIfQuestion(_Body):
     """Another policy for the whole history."""
@@ -232,10 +224,6 @@ class WhatIfQuestion(_Body):
     until: _Seq | _Name | None = Field(
         default=None, description="Leave out commits later than this one: its number, or HEAD~1."
     )
-
-    def values(self) -> dict[str, object]:
-        """Return the values as a policy holds them."""
-        return _policy(self.policy)
 
 
 class FullContext(_Body):

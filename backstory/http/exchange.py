@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -56,8 +55,8 @@ class JsonResponse(Response):
     media_type = "application/json"
 
     def render(self, content: object) -> bytes:
-        """Encode the value; bytes are JSON already."""
-        return content if isinstance(content, bytes) else msgspec.json.encode(content)
+        """Encode the value."""
+        return msgspec.json.encode(content)
 
 
 def home_of(request: Request) -> Backstory:
@@ -129,34 +128,30 @@ class ReadExchange(_Exchange):
             turns: Whether it depends on the turns, too.
             long: Whether it may take long, so that it must not keep a thread from other requests.
         """
-        known: HeadsSeen | None = None
+        kept: KeptAnswer | None = None
         stated = self.request.query_params
         tagged = tagged and not any(depends_on_clock(stated[name]) for name in _TIMES if name in stated)
 
         def work() -> Response:
-            nonlocal known
+            nonlocal kept
             memory = self.memory()
             if not tagged:
                 return JsonResponse(read(memory), headers=_UNTAGGED)
             # Before the read: a commit in between makes the tag outdated, never the answer.
-            known = memory.heads_seen(turns=turns)
-            headers = {"ETag": _tag(known), "Cache-Control": "private, no-cache"}
-            if self._seen is not None and matches(self._seen, headers["ETag"]):
-                return Response(status_code=304, headers=headers)
-            found = JsonResponse(read(memory), headers=headers)
+            seen = memory.heads_seen(turns=turns)
+            headers = {"ETag": _tag(seen), "Cache-Control": "private, no-cache"}
+            unchanged, whole = Response(status_code=304, headers=headers), None
+            if self._seen is None or not matches(self._seen, headers["ETag"]):
+                whole = JsonResponse(read(memory), headers=headers)
+            kept = KeptAnswer(seen, unchanged, whole, self.request.scope.get("route"))
             # `*` matches any answer, so there has to be one.
-            return Response(status_code=304, headers=headers) if (self._seen or "").strip() == "*" else found
+            return unchanged if whole is None or (self._seen or "").strip() == "*" else whole
 
         answer = await (asyncio.to_thread(work) if long else run_in_thread(work))
-        if known is not None:
-            self._keep(known, answer)
+        if kept is not None:
+            answers: Answers = self.request.app.state.answers
+            answers.keep(key_of(self.request.scope), kept)
         return answer
-
-    def _keep(self, known: HeadsSeen, answer: Response) -> None:
-        answers: Answers = self.request.app.state.answers
-        body = bytes(answer.body) if answer.status_code == HTTPStatus.OK else None
-        kept = KeptAnswer(known, answer.headers["ETag"], answer.raw_headers, body, self.request.scope.get("route"))
-        answers.keep(key_of(self.request.scope), kept)
 
 
 class WriteExchange(_Exchange):

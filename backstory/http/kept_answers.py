@@ -4,8 +4,8 @@ An answer is found only while its heads stand, which one look at each log's file
 memory at the time of the request. Everything here runs on the event loop, one call after the other. An erasure drops
 what was read of its memory before the erasure is answered. What another process erases is dropped within seconds.
 
-ETags alone give less. Of a document of 480 facts that has not changed, a read takes 0.14 ms of the processor with or
-without `If-None-Match`; without kept answers it takes 0.6 ms with the tag, and 1.4 ms without.
+ETags alone give less. A document of 500 facts that has not changed is sent 5,800 times a second, and a 304 in its place
+7,500 times; without kept answers it is 800 and 1,900 times.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 
 import msgspec
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Connection
 
@@ -30,8 +31,6 @@ __all__ = ["AnswerKey", "Answers", "KeptAnswer", "Repeating", "key_of", "matches
 AnswerKey = tuple[Caller, str, bytes]
 """Who asks, the path and the query: what an answer depends on beside the memory."""
 
-RawHeaders = list[tuple[bytes, bytes]]
-
 _SWEEP_SECONDS = 5.0
 """How long what another process has erased may stay here."""
 
@@ -41,22 +40,30 @@ class KeptAnswer(msgspec.Struct, frozen=True):
 
     Attributes:
         seen: The heads that it depends on.
-        tag: Its ETag.
-        headers: Its headers.
-        body: The bytes; None where only the tag is known, because the client had the bytes or they are too many.
+        unchanged: The answer to a client that has it already: 304, with its ETag.
+        whole: The answer; None where only the tag is known, because the client had the bytes or they are too many.
         route: The route that gave it, for the metrics.
     """
 
     seen: HeadsSeen
-    tag: str
-    headers: RawHeaders
-    body: bytes | None
+    unchanged: Response
+    whole: Response | None
     route: object
 
     @property
     def size(self) -> int:
         """How many bytes it takes."""
-        return len(self.body or b"")
+        return 0 if self.whole is None else len(self.whole.body)
+
+    def to(self, connection: Connection) -> Response | None:
+        """Return what a request is answered with; None where that is not known."""
+        for name, value in connection["headers"]:
+            if name == b"if-none-match":
+                stated: str = value.decode("latin-1")
+                if stated.strip() == "*" or matches(stated, self.unchanged.headers["ETag"]):
+                    return self.unchanged
+                break
+        return self.whole
 
 
 class Answers:
@@ -65,22 +72,17 @@ class Answers:
     Args:
         most: How many.
         most_bytes: How many bytes all of them may have; one of them may have an eighth.
+
+    Attributes:
+        bytes: How many bytes all of them have.
     """
 
     def __init__(self, most: int = 512, most_bytes: int = 64 * 2**20) -> None:
         self._most = most
         self._most_bytes = most_bytes
         self._kept: OrderedDict[AnswerKey, KeptAnswer] = OrderedDict()
-        self._bytes = 0
+        self.bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    @property
-    def bytes(self) -> int:
-        """How many bytes all of them have."""
-        return self._bytes
 
     def find(self, key: AnswerKey) -> KeptAnswer | None:
         """Return the answer to a request if nothing that it depends on has changed."""
@@ -100,19 +102,19 @@ class Answers:
         if not answer.seen.stand():
             return
         if answer.size > self._most_bytes // 8:
-            answer = msgspec.structs.replace(answer, body=None)
+            answer = msgspec.structs.replace(answer, whole=None)
         self._kept[key] = answer
-        self._bytes += answer.size
-        while len(self._kept) > self._most or self._bytes > self._most_bytes:
+        self.bytes += answer.size
+        while len(self._kept) > self._most or self.bytes > self._most_bytes:
             self._drop(next(iter(self._kept)))
 
     def note(self, scope: Scope, commit: Commit, before: Memory, after: Memory) -> None:
         """Listen to the commits of a home; see `ledger.log.writer.Listener`."""
-        del before, after
+        del scope, before, after
         if commit.cause.kind == "redaction" and self._loop is not None:
             # It runs before the erasure is answered, since that has to come back to the event loop, too.
             with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._purge, scope)
+                self._loop.call_soon_threadsafe(self.sweep)
 
     def sweep(self) -> None:
         """Drop every answer that is outdated, for example because its memory was removed."""
@@ -128,22 +130,16 @@ class Answers:
             yield
         finally:
             sweeping.cancel()
-            self._kept.clear()
-            self._bytes = 0
 
     async def _sweep_often(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             self.sweep()
 
-    def _purge(self, scope: Scope) -> None:
-        for key in [key for key, answer in self._kept.items() if scope in answer.seen.scopes]:
-            self._drop(key)
-
     def _drop(self, key: AnswerKey) -> None:
         known = self._kept.pop(key, None)
         if known is not None:
-            self._bytes -= known.size
+            self.bytes -= known.size
 
 
 def key_of(connection: Connection) -> AnswerKey:
@@ -172,28 +168,8 @@ class Repeating:
         """Answer a request, or pass it on."""
         if scope["type"] == "http" and scope["method"] == "GET":
             known = self._answers.find(key_of(scope))
-            if known is not None:
-                if _has_it(scope, known):
-                    status, headers, body = 304, [each for each in known.headers if each[0] in _OF_304], b""
-                elif known.body is not None:
-                    status, headers, body = 200, list(known.headers), known.body
-                else:
-                    await self._app(scope, receive, send)
-                    return
+            if known is not None and (answer := known.to(scope)) is not None:
                 scope["route"] = known.route
-                await send({"type": "http.response.start", "status": status, "headers": headers})
-                await send({"type": "http.response.body", "body": body})
+                await answer(scope, receive, send)
                 return
         await self._app(scope, receive, send)
-
-
-_OF_304 = frozenset({b"etag", b"cache-control"})
-
-
-def _has_it(scope: Connection, known: KeptAnswer) -> bool:
-    """Whether the client has these bytes already."""
-    for name, value in scope["headers"]:
-        if name == b"if-none-match":
-            stated: str = value.decode("latin-1")
-            return stated.strip() == "*" or matches(stated, known.tag)
-    return False

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Protocol
+from typing import Literal
 from urllib.parse import parse_qs
 
 import msgspec
@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from backstory.http.access.callers import Caller
 from backstory.http.access.refusals import refusal
 
-__all__ = ["Counts", "Limiter", "Limits"]
+__all__ = ["Limiter", "Limits", "RequestKind"]
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -44,11 +44,12 @@ class Limits(msgspec.Struct, frozen=True):
     streams: int = 1_000
 
 
-class Counts(Protocol):
-    """Counts refusals of a limit."""
+RequestKind = Literal["free", "passed_on", "stream", "place"]
+"""How a request is admitted.
 
-    def over(self, limit: str) -> None:
-        """Count a request that went over the limit of this name."""
+`free`: whatever else runs, and its body is not read. `passed_on`: as a stream, whatever its body, since another server
+gets it. `stream`: it may stay open, so it does not take the place of another. `place`: among those that run at once.
+"""
 
 
 class _Share:
@@ -94,10 +95,8 @@ class Limiter:
     Args:
         app: The server.
         limits: The limits.
-        is_free: Whether requests of a path are answered whatever else runs; their bodies are not read.
-        is_stream: Whether requests of a path stay open: they do not take the place of other requests.
-        is_passed_on: Whether requests of a path are passed on to another server, whatever their body.
-        counts: Counts the refusals.
+        kind_of: Says how requests of a path are admitted.
+        over: Counts a refusal, by the name of its limit.
     """
 
     def __init__(
@@ -105,17 +104,13 @@ class Limiter:
         app: ASGIApp,
         limits: Limits,
         *,
-        is_free: Callable[[str], bool],
-        is_stream: Callable[[str], bool],
-        is_passed_on: Callable[[str], bool],
-        counts: Counts,
+        kind_of: Callable[[str], RequestKind],
+        over: Callable[[str], None],
     ) -> None:
         self._app = app
         self._limits = limits
-        self._is_free = is_free
-        self._is_stream = is_stream
-        self._is_passed_on = is_passed_on
-        self._counts = counts
+        self._kind_of = kind_of
+        self._over = over
         self._running = asyncio.Semaphore(limits.requests)
         self._shares: dict[tuple[str | None, ...], _Share] = {}
         self._waiting = 0
@@ -124,13 +119,13 @@ class Limiter:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a refused request, or pass it on."""
-        if scope["type"] != "http" or self._is_free(scope["path"]):
+        if scope["type"] != "http" or (kind := self._kind_of(scope["path"])) == "free":
             await self._app(scope, receive, send)
             return
         caller = _caller(scope)
         name = None if caller is None else caller.name
         try:
-            if self._is_passed_on(scope["path"]):
+            if kind == "passed_on":
                 # The upstream decides what is too large or too slow for it.
                 with self._stream(name):
                     await self._app(scope, receive, send)
@@ -138,14 +133,14 @@ class Limiter:
             async with self._body(scope, name, receive) as body:
                 if body is None:
                     return
-                if self._is_stream(scope["path"]):
+                if kind == "stream":
                     with self._stream(name):
                         await self._app(scope, body, send)
                 else:
                     async with self._place(scope, name):
                         await self._app(scope, body, send)
         except _Refused as refused:
-            self._counts.over(refused.limit)
+            self._over(refused.limit)
             await refusal(scope["path"], refused.status, refused.detail, refused.headers)(scope, receive, send)
 
     @contextlib.asynccontextmanager

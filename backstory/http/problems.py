@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request
@@ -27,7 +28,7 @@ from backstory.ledger.core.errors import (
     WrongExpectedVersionError,
 )
 
-__all__ = ["BrokenAnswerError", "Unexpected", "answer_errors", "problem_of", "status_of"]
+__all__ = ["BrokenAnswerError", "Unexpected", "answer_errors", "problem_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -47,11 +48,6 @@ _STATUS: tuple[tuple[type[BackstoryError], int], ...] = (
 _MOST_VALUES = 20
 
 
-def status_of(error: BackstoryError) -> int:
-    """Return the HTTP status of an error."""
-    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-
-
 def answer_errors(app: FastAPI) -> None:
     """Have an app answer errors as problems."""
     app.add_exception_handler(BackstoryError, _of_memory)
@@ -61,7 +57,7 @@ def answer_errors(app: FastAPI) -> None:
 
 def problem_of(error: BackstoryError) -> Problem:
     """Return an error as a problem."""
-    status = status_of(error)
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
     return Problem(
         status,
         HTTPStatus(status).phrase,
@@ -140,7 +136,5 @@ class BrokenAnswerError(Exception):
 
 def _place(error: BaseException) -> str:
     """Return the file and line in which an error was raised."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return "?" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "?"

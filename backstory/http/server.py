@@ -85,7 +85,6 @@ def serve(
     options: ServerOptions,
     *,
     on_ready: Callable[[str], None],
-    environ: Mapping[str, str] = os.environ,
 ) -> None:
     """Answer requests until the process is asked to end; what is pending is then extracted as far as time allows.
 
@@ -94,14 +93,13 @@ def serve(
         open_home: Opens the home.
         options: How to answer.
         on_ready: Gets the address once requests are answered.
-        environ: The environment, which may hold tokens.
 
     Raises:
         UsageError: The address is not this machine's alone, and there is no token.
         BackstoryError: The home cannot be opened.
     """
     with listener.socket:
-        server = server_on(listener, open_home, options, on_ready=on_ready, environ=environ)
+        server = server_on(listener, open_home, options, on_ready=on_ready)
         with _ended_by_sigterm(server):
             server.run(sockets=[listener.socket])
 
@@ -114,7 +112,7 @@ def server_on(
     on_ready: Callable[[str], None],
     environ: Mapping[str, str] = os.environ,
 ) -> BackstoryServer:
-    """Return a server that is not running yet; see `serve`."""
+    """Return a server that is not running yet; see `serve`. The environment may hold tokens."""
     app = create_app(open_home, options, environ=environ)
     if not listener.local and not app.state.tokens:
         app.state.home.close()

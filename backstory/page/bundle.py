@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -161,7 +162,7 @@ class _Module:
         return "\n".join([*lines, self._body.strip(), f"return {{{exports}}};", "})();"])
 
     def _needed(self, found: re.Match[str]) -> PurePosixPath:
-        path = _resolved(self._path.parent, found["path"])
+        path = PurePosixPath(posixpath.normpath(self._path.parent / found["path"]))
         self.needs.append(path)
         return path
 
@@ -197,16 +198,6 @@ def _pairs(names: str | None) -> Iterator[tuple[str, str]]:
     for name in filter(None, map(str.strip, (names or "").split(","))):
         first, _, second = name.partition(" as ")
         yield first.strip(), (second or first).strip()
-
-
-def _resolved(folder: PurePosixPath, path: str) -> PurePosixPath:
-    parts = list(folder.parts)
-    for part in PurePosixPath(path).parts:
-        if part == "..":
-            parts.pop()
-        else:
-            parts.append(part)
-    return PurePosixPath(*parts)
 
 
 def _without_comments(source: str) -> str:

@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
 __all__ = ["FOLDER", "WEB", "add_docs", "add_page"]
 
@@ -34,7 +34,7 @@ _HEADERS = {
 
 def add_page(app: FastAPI) -> None:
     """Serve the page at `/`, and its files."""
-    files = GZipMiddleware(_WithHeaders(StaticFiles(directory=WEB)), minimum_size=500)
+    files = GZipMiddleware(_PageFiles(directory=WEB), minimum_size=500)
     app.mount(FOLDER, files, name="page")
     index = (WEB / "index.html").read_bytes()
 
@@ -43,22 +43,14 @@ def add_page(app: FastAPI) -> None:
         return Response(index, media_type="text/html", headers=_HEADERS)
 
 
-class _WithHeaders:
-    """ASGI middleware that adds the headers of the page to each answer."""
+class _PageFiles(StaticFiles):
+    """The files, each with the headers of the page."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer as the app does, with the headers."""
-
-        async def sent(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                added = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
-                message["headers"] = [*message["headers"], *added]
-            await send(message)
-
-        await self._app(scope, receive, sent)
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Answer with a file, or with 304."""
+        answer = await super().get_response(path, scope)
+        answer.headers.update(_HEADERS)
+        return answer
 
 
 _DOCS_FILES = Path(fastapi_offline.__file__).parent / "static"

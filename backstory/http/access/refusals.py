@@ -67,9 +67,16 @@ def refusal(path: str, status: int, detail: str, headers: Mapping[str, str] | No
         return anthropic_error(status, detail, headers)
     if path.startswith("/proxy/"):
         kind = _OPENAI_TYPES.get(status, "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "error")
-        error = {"message": detail, "type": kind, "param": None, "code": None}
-        return Response(msgspec.json.encode({"error": error}), status, headers, "application/json")
+        return openai_error(status, kind, None, detail, headers)
     return problem_response(Problem(status, HTTPStatus(status).phrase, detail), headers)
+
+
+def openai_error(
+    status: int, kind: str, code: str | None, message: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return an error in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`."""
+    error = {"message": message, "type": kind, "param": None, "code": code}
+    return Response(msgspec.json.encode({"error": error}), status, headers, "application/json")
 
 
 def anthropic_error(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:

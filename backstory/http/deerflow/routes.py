@@ -17,7 +17,8 @@ What goes wrong is answered as `{"detail": …}` with the codes and words of Dee
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import msgspec
@@ -27,7 +28,6 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
 from backstory.deerflow.memory import HostedMemory
-from backstory.home import Backstory
 from backstory.http.access.callers import USER_HEADER, Caller, Right, name_in
 from backstory.http.deerflow.models import (
     CreatedFact,
@@ -69,14 +69,19 @@ _FULL = "Fact was not stored because the configured memory.max_facts capacity po
 _NOT_READ = "Failed to read memory data."
 
 
-def unknown_fact(fact_id: str) -> HTTPException:
-    """Return the answer for a fact that is not there."""
-    return HTTPException(404, f"Memory fact '{fact_id}' not found.")
-
-
-def empty_content() -> HTTPException:
-    """Return the answer for a fact without text."""
-    return HTTPException(400, _EMPTY)
+_ANSWERS: tuple[tuple[type[BackstoryError], int, str | None], ...] = (
+    (CorruptLogError, 500, _CORRUPT),
+    (LockTimeoutError, 409, _CONFLICT),
+    (WrongExpectedVersionError, 409, _CONFLICT),
+    (ConflictError, 409, _CONFLICT),
+    (DuplicateFactError, 409, _DUPLICATE),
+    (CapError, 409, _FULL),
+    (NotFoundError, 404, None),
+    (ForbiddenError, 403, None),
+    (RefusedError, 409, None),
+    (UsageError, 400, None),
+)
+"""The first class that an error belongs to decides; where there are no words, its message is the detail."""
 
 
 def answer_to(error: BackstoryError | OSError, failed: str | None) -> HTTPException:
@@ -89,25 +94,11 @@ def answer_to(error: BackstoryError | OSError, failed: str | None) -> HTTPExcept
     Returns:
         The code and the detail. What names files of the server goes to its log, and not into the detail.
     """
-    match error:
-        case CorruptLogError():
-            answer = HTTPException(500, _CORRUPT)
-        case LockTimeoutError() | WrongExpectedVersionError() | ConflictError():
-            answer = HTTPException(409, _CONFLICT)
-        case DuplicateFactError():
-            answer = HTTPException(409, _DUPLICATE)
-        case CapError():
-            answer = HTTPException(409, _FULL)
-        case NotFoundError():
-            answer = HTTPException(404, str(error))
-        case ForbiddenError():
-            answer = HTTPException(403, str(error))
-        case RefusedError():
-            answer = HTTPException(409, str(error))
-        case UsageError() if not isinstance(error, ConfigError):
-            answer = HTTPException(400, str(error))
-        case _:
-            answer = HTTPException(503, _NOT_READ) if failed is None else HTTPException(500, failed)
+    found = next(((code, words) for kind, code, words in _ANSWERS if isinstance(error, kind)), None)
+    if found is None or isinstance(error, ConfigError):
+        answer = HTTPException(503, _NOT_READ) if failed is None else HTTPException(500, failed)
+    else:
+        answer = HTTPException(found[0], found[1] or str(error))
     if answer.status_code >= 500:  # noqa: PLR2004 the server's own failures begin there
         _log.error("%s %s", answer.detail, error)
     return answer
@@ -160,47 +151,6 @@ _CHANGES_FACTS: Responses = {
 }
 
 
-class _Asked:
-    """One request: who asks, and for whose memory."""
-
-    def __init__(self, request: Request) -> None:
-        self.home: Backstory = request.app.state.home
-        self.caller: Caller = request.state.caller
-        self._request = request
-
-    def memory(self, right: Right) -> HostedMemory:
-        """Return the memory that is asked for; it opens logs.
-
-        Raises:
-            ScopeError: The user id is not valid.
-            NotFoundError: The caller does not see this memory.
-            ForbiddenError: The caller lacks the right.
-        """
-        return HostedMemory.of(self.caller.memory(self.home, name_in(self._request, USER_HEADER), None, right))
-
-    def replaced(self, replace: Callable[[HostedMemory], object], *, whole_user: bool = False) -> Document:
-        """Replace the memory, also where its logs are damaged, and return the document.
-
-        Args:
-            replace: Replaces it.
-            whole_user: Whether this also concerns the agents of the user.
-
-        Raises:
-            ScopeError, NotFoundError, ForbiddenError: As `memory`.
-        """
-
-        def replaced() -> Document:
-            # Anew for each attempt: a repair puts another log in the place of the one that was open.
-            memory = self.memory(Right.WRITE)
-            replace(memory)
-            return memory.document()
-
-        scope = self.caller.scope(name_in(self._request, USER_HEADER), None)
-        self.caller.must_have(Right.WRITE)
-        document, _ = replace_beyond_damage(self.home, scope, replaced, whole_user=whole_user)
-        return document
-
-
 async def _answered(work: Callable[[], _T], failed: str | None = None) -> _T:
     """Run blocking work in a thread; see `answer_to` for its errors."""
     try:
@@ -217,13 +167,73 @@ def _json(content: object) -> Response:
 def _content(content: str) -> str:
     text = content.strip()
     if not text:
-        raise empty_content()
+        raise HTTPException(400, _EMPTY)
     return text
 
 
+def _memory(request: Request, right: Right) -> HostedMemory:
+    """Return the memory that is asked for; it opens logs.
+
+    Raises:
+        ScopeError: The user id is not valid.
+        NotFoundError: The caller does not see this memory.
+        ForbiddenError: The caller lacks the right.
+    """
+    caller: Caller = request.state.caller
+    return HostedMemory.of(caller.memory(request.app.state.home, name_in(request, USER_HEADER), None, right))
+
+
+async def _changed(request: Request, change: Callable[[HostedMemory], object], failed: str) -> Response:
+    """Change the memory, and answer with the document."""
+    return _json(await _answered(lambda: _after(request, change), failed))
+
+
+def _after(request: Request, change: Callable[[HostedMemory], object]) -> Document:
+    memory = _memory(request, Right.WRITE)
+    change(memory)
+    return memory.document()
+
+
+async def _replaced(
+    request: Request, replace: Callable[[HostedMemory], object], failed: str, *, whole_user: bool = False
+) -> Response:
+    """Replace the memory, also where its logs are damaged, and answer with the document.
+
+    Args:
+        request: The request.
+        replace: Replaces it.
+        failed: See `answer_to`.
+        whole_user: Whether this also concerns the agents of the user.
+    """
+    caller: Caller = request.state.caller
+
+    def replaced() -> Document:
+        scope = caller.scope(name_in(request, USER_HEADER), None)
+        caller.must_have(Right.WRITE)
+        # The memory is opened anew for each attempt: a repair puts another log in the place of the one that was open.
+        document, _ = replace_beyond_damage(
+            request.app.state.home, scope, lambda: _after(request, replace), whole_user=whole_user
+        )
+        return document
+
+    return _json(await _answered(replaced, failed))
+
+
+@contextmanager
+def _of_fact(fact_id: str) -> Iterator[None]:
+    """Answer for a fact that is not there."""
+    try:
+        yield
+    except NotFoundError as error:
+        raise HTTPException(404, f"Memory fact '{fact_id}' not found.") from error
+
+
 async def _document(request: Request) -> Response:
-    asked = _Asked(request)
-    return _json(await _answered(lambda: asked.memory(Right.READ).document()))
+    return _json(await _answered(lambda: _memory(request, Right.READ).document()))
+
+
+def _config(request: Request) -> MemoryConfig:
+    return config_shown(request.app.state.home.config.settings, request.state.caller)
 
 
 router = APIRouter(
@@ -250,8 +260,7 @@ async def export_memory(request: Request) -> Response:
 @router.post("/reload", responses=_READS)
 async def reload_memory(request: Request) -> Response:
     """Read the log again, update memory.json and return the memory."""
-    asked = _Asked(request)
-    return _json(await _answered(lambda: asked.memory(Right.READ).reload()))
+    return _json(await _answered(lambda: _memory(request, Right.READ).reload()))
 
 
 @router.delete("", responses=_CHANGES)
@@ -260,12 +269,9 @@ async def clear_memory(request: Request) -> Response:
 
     Damaged logs are moved aside first.
     """
-    asked = _Asked(request)
-
-    def clear() -> Document:
-        return asked.replaced(lambda memory: memory.clear(all_agents=True), whole_user=True)
-
-    return _json(await _answered(clear, "Failed to clear memory data."))
+    return await _replaced(
+        request, lambda memory: memory.clear(all_agents=True), "Failed to clear memory data.", whole_user=True
+    )
 
 
 @router.post("/import", responses=_CHANGES)
@@ -274,72 +280,55 @@ async def import_memory(body: ImportedMemory, request: Request) -> Response:
 
     Damaged logs are moved aside first.
     """
-    asked = _Asked(request)
 
-    def replace() -> Document:
-        stated = body.model_dump(by_alias=True, exclude_none=True)
-        return asked.replaced(lambda memory: memory.overwrite(stated))
+    def replace(memory: HostedMemory) -> None:
+        memory.overwrite(body.model_dump(by_alias=True, exclude_none=True))
 
-    return _json(await _answered(replace, "Failed to import memory data."))
+    return await _replaced(request, replace, "Failed to import memory data.")
 
 
 @router.post("/facts", responses=_CHANGES_FACTS)
 async def create_fact(body: CreatedFact, request: Request) -> Response:
     """Add a fact by hand, and return the memory."""
-    asked = _Asked(request)
 
-    def add() -> Document:
-        memory = asked.memory(Right.WRITE)
+    def add(memory: HostedMemory) -> None:
         memory.add_fact(_content(body.content), read_category(body.category), body.confidence)
-        return memory.document()
 
-    return _json(await _answered(add, "Failed to create memory fact."))
+    return await _changed(request, add, "Failed to create memory fact.")
 
 
 @router.patch("/facts/{fact_id}", responses=_CHANGES_FACTS)
 async def update_fact(fact_id: str, body: FactPatch, request: Request) -> Response:
     """Change a fact by hand, and return the memory."""
-    asked = _Asked(request)
 
-    def change() -> Document:
-        memory = asked.memory(Right.WRITE)
+    def change(memory: HostedMemory) -> None:
         content = None if body.content is None else _content(body.content)
         category = None if body.category is None else read_category(body.category)
-        try:
+        with _of_fact(fact_id):
             memory.change(fact_id, content, category, body.confidence)
-        except NotFoundError as error:
-            raise unknown_fact(fact_id) from error
-        return memory.document()
 
-    return _json(await _answered(change, "Failed to update memory fact."))
+    return await _changed(request, change, "Failed to update memory fact.")
 
 
 @router.delete("/facts/{fact_id}", responses=_CHANGES_FACTS)
 async def delete_fact(fact_id: str, request: Request) -> Response:
     """Remove a fact, and return the memory. The history keeps it."""
-    asked = _Asked(request)
 
-    def remove() -> Document:
-        memory = asked.memory(Right.WRITE)
-        try:
+    def remove(memory: HostedMemory) -> None:
+        with _of_fact(fact_id):
             memory.remove_fact(fact_id)
-        except NotFoundError as error:
-            raise unknown_fact(fact_id) from error
-        return memory.document()
 
-    return _json(await _answered(remove, "Failed to delete memory fact."))
+    return await _changed(request, remove, "Failed to delete memory fact.")
 
 
 @router.get("/config", responses=_answers(MemoryConfig))
 async def get_config(request: Request) -> Response:
     """Return the configuration of memory, without secrets."""
-    asked = _Asked(request)
-    return _json(config_shown(asked.home.config.settings, asked.caller))
+    return _json(_config(request))
 
 
 @router.get("/status", responses=_READS | _answers(MemoryStatus))
 async def get_status(request: Request) -> Response:
     """Return the configuration and the memory of the user."""
-    asked = _Asked(request)
-    data = await _answered(lambda: asked.memory(Right.READ).document())
-    return _json(MemoryStatus(config_shown(asked.home.config.settings, asked.caller), data))
+    data = await _answered(lambda: _memory(request, Right.READ).document())
+    return _json(MemoryStatus(_config(request), data))

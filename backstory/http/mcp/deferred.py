@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Protocol
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -15,19 +15,9 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup, TaskStatus
     from starlette.types import Receive, Scope, Send
 
-__all__ = ["Deferred", "RunningApp"]
+    from backstory.http.mcp.endpoint import McpEndpoint
 
-
-class RunningApp(Protocol):
-    """An ASGI app that answers while it runs."""
-
-    def running(self) -> AbstractAsyncContextManager[None]:
-        """Keep what it needs for the length of a block."""
-        ...
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        ...
+__all__ = ["Deferred"]
 
 
 class Deferred:
@@ -37,9 +27,9 @@ class Deferred:
         make: Makes the endpoint; called in a thread. If it fails, the next request tries again.
     """
 
-    def __init__(self, make: Callable[[], RunningApp]) -> None:
+    def __init__(self, make: Callable[[], McpEndpoint]) -> None:
         self._make = make
-        self._endpoint: RunningApp | None = None
+        self._endpoint: McpEndpoint | None = None
         self._making = asyncio.Lock()
         self._ended = asyncio.Event()
         self._tasks: TaskGroup | None = None
@@ -62,7 +52,7 @@ class Deferred:
                 self._endpoint = await self._tasks.start(self._keep)
         await self._endpoint(scope, receive, send)
 
-    async def _keep(self, *, task_status: TaskStatus[RunningApp]) -> None:
+    async def _keep(self, *, task_status: TaskStatus[McpEndpoint]) -> None:
         """Keep the endpoint running in one task: the one that enters a task group has to leave it."""
         endpoint = await run_in_thread(self._make)
         async with endpoint.running():

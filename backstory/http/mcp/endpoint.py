@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -56,11 +55,9 @@ class McpEndpoint:
         self._sessions = server.session_manager
         self._bound = AuthContextMiddleware(self._sessions.handle_request)
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """Keep the sessions while the server runs; for its lifespan, and once."""
-        async with self._sessions.run():
-            yield
+        return self._sessions.run()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +42,7 @@ _PROBLEMS = {
 _types: dict[str, type] = {"Problem": Problem}
 
 
-def returns(
-    kind: type,
-    *problems: int,
-    status: int = 200,
-    cached: bool = False,
-    description: str | None = None,
-) -> Responses:
+def returns(kind: type, *problems: int, status: int = 200, cached: bool = False) -> Responses:
     """Return the responses of a route.
 
     Args:
@@ -56,13 +50,12 @@ def returns(
         problems: The statuses of its errors, beside those that every route has.
         status: The status of the answer.
         cached: Whether it has an ETag, so that 304 is an answer, too.
-        description: What the answer is; by default the docstring of its type.
     """
     _types[kind.__name__] = kind
     content: dict[str, Any] = {"schema": {"$ref": _REF.format(name=kind.__name__)}}
     found: Responses = {
         status: {
-            "description": description or (kind.__doc__ or "").partition("\n")[0],
+            "description": (kind.__doc__ or "").partition("\n")[0],
             "content": {"application/json": content},
             "headers": {"ETag": {"schema": {"type": "string"}}} if cached else {},
         }
@@ -109,11 +102,7 @@ def add_examples(document: Mapping[str, Any]) -> None:
 
 def components() -> Mapping[str, Any]:
     """Return the schemas of all types that routes return, with those that they are made of."""
-    return _components(_types.values())
-
-
-def _components(kinds: Iterable[type]) -> Mapping[str, Any]:
-    stated = tuple(kinds)
+    stated = tuple(_types.values())
     refs, found = msgspec.json.schema_components(stated, schema_hook=_anything, ref_template=_REF)
     # Where a type inside of another has the same name, both are listed by their full names.
     names = {

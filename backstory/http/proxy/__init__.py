@@ -6,11 +6,10 @@ it. It may import everything but the rest of the server, of which only `access`,
 
 from backstory.http.proxy.anthropic.protocol import ANTHROPIC
 from backstory.http.proxy.openai.protocol import OPENAI
-from backstory.http.proxy.outcomes import AnswerOutcome, MemoryOutcome, NoteOutcome
 from backstory.http.proxy.proxy import Proxy
 from backstory.http.proxy.recorder import ANSWER_HEADERS
 
-__all__ = ["ANSWER_HEADERS", "PROTOCOLS", "AnswerOutcome", "MemoryOutcome", "NoteOutcome", "Proxy"]
+__all__ = ["ANSWER_HEADERS", "PROTOCOLS", "Proxy"]
 
 PROTOCOLS = (OPENAI, ANTHROPIC)
 """The protocols that a server speaks, each at a path of its own."""

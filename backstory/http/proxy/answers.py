@@ -10,10 +10,12 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from typing import Protocol as Interface
 
 import msgspec
+
+_T = TypeVar("_T")
 
 MOST_BYTES = 4 * 2**20
 """The most that is read of one event or document, and kept of the text of an answer."""
@@ -64,6 +66,14 @@ def name_of(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def decoded(data: bytes | bytearray | str, shape: type[_T]) -> _T | None:
+    """Return JSON as a value of a type; None where it is none."""
+    try:
+        return msgspec.json.decode(data, type=shape)
+    except (ValueError, RecursionError):
+        return None
+
+
 _END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _LINE = re.compile(rb"\r\n|\n|\r")
 _LONGEST_END = 4
@@ -82,14 +92,10 @@ class EventSplitter:
 
     Attributes:
         lost: Whether an event was longer than the limit. Nothing is read from then on.
-
-    Args:
-        limit: The most bytes of one event.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self) -> None:
         self.lost = False
-        self._limit = limit
         self._rest = bytearray()
         self._searched = 0
 
@@ -108,7 +114,7 @@ class EventSplitter:
             start = end[1]
         del self._rest[:start]
         self._searched = max(0, len(self._rest) - _LONGEST_END + 1)
-        if len(self._rest) > self._limit:
+        if len(self._rest) > MOST_BYTES:
             self.lost = True
             self._rest.clear()
 
@@ -183,7 +189,7 @@ class _Stream:
         self.over = False
         self._events = events
         self._failed = False
-        self._splitter = EventSplitter(MOST_BYTES)
+        self._splitter = EventSplitter()
 
     def feed(self, chunk: bytes) -> int:
         if not self.over:
@@ -218,11 +224,8 @@ class _Document:
         return max(0, len(chunk) - 1)
 
     def answer(self) -> UpstreamAnswer:
-        try:
-            document = msgspec.json.decode(self._bytes)
-        except (ValueError, RecursionError):
-            return UpstreamAnswer()
-        return self._read(document) if isinstance(document, dict) else UpstreamAnswer()
+        document = decoded(self._bytes, dict[str, object])
+        return UpstreamAnswer() if document is None else self._read(document)
 
 
 class _Inflated:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Literal
 
 import msgspec
 
 from backstory import checks
 from backstory.home import Backstory
 from backstory.http.proxy.answers import UpstreamAnswer
+from backstory.http.proxy.headers import History, Wishes
 from backstory.http.proxy.protocol import Asked
 from backstory.http.proxy.thread_names import Find, Taken, ThreadNames
 from backstory.ledger.core.errors import InputError
@@ -24,8 +24,6 @@ from backstory.ledger.text.scaffolding import load_scaffolding
 from backstory.ledger.threads.delivery.told import HINT, SKIPPED, ThreadPlace, Told, begin_of_question, unseen
 from backstory.outbox.fail_safe import FailSafeMemory
 from backstory.projections.context import Context
-
-History = Literal["newest", "all"]
 
 
 class Memories:
@@ -41,21 +39,6 @@ class Memories:
         self.history: History = settings.proxy_history
 
 
-class ClientWishes(msgspec.Struct, frozen=True):
-    """What a client says of its request beside the body.
-
-    `thread` is the thread that it names, `hint` its own name of the conversation. `again`: it tries the request again.
-    `history` says how much of a conversation that began elsewhere is recorded. `lists_facts`: it wants the ids of the
-    facts that go in.
-    """
-
-    thread: str | None = None
-    hint: str | None = None
-    again: bool = False
-    history: History = "newest"
-    lists_facts: bool = False
-
-
 class Exchange:
     """The memory of one request.
 
@@ -63,30 +46,32 @@ class Exchange:
         memories: The memories of the home.
         scope: Whose memory it is.
         asked: The request.
-        client: What the client says beside it.
+        wishes: What the client says beside it.
+        hint: The client's own name of the conversation.
         records: Whether the caller may record, and wants to.
 
     Attributes:
         thread: The thread, once it is known.
         facts: The ids of the facts that went in.
+        lists_facts: Whether the client wants these ids.
         unseen: How many messages of the conversation are neither recorded nor will be.
     """
 
-    def __init__(self, memories: Memories, scope: Scope, asked: Asked, client: ClientWishes, *, records: bool) -> None:
+    def __init__(
+        self, memories: Memories, scope: Scope, asked: Asked, wishes: Wishes, *, hint: str | None, records: bool
+    ) -> None:
         self.scope = scope
         self.thread: str | None = None
         self.facts: tuple[str, ...] = ()
+        self.lists_facts = wishes.facts
         self.unseen = 0
         self.records = records and not memories.by_tools
         self._memories = memories
         self._asked = asked
-        self._client = client
+        self._wishes = wishes
+        self._hint = hint
+        self._history = wishes.history or memories.history
         self._given: dict[str, object] = {}
-
-    @property
-    def lists_facts(self) -> bool:
-        """Whether the client wants the ids of the facts."""
-        return self._client.lists_facts
 
     @property
     def cuts(self) -> Counter[str]:
@@ -100,7 +85,7 @@ class Exchange:
     def _said(self) -> Sequence[Kept]:
         """The conversation up to the question, which notes the hint and the scaffolding around it."""
         kept = checks.kept_of(self._asked.messages)
-        noted = {HINT: self._client.hint, SKIPPED: dict(self.cuts)}
+        noted = {HINT: self._hint, SKIPPED: dict(self.cuts)}
         metadata = {name: value for name, value in noted.items() if value}
         last = next((n for n in range(len(kept) - 1, -1, -1) if kept[n].role == "user"), None)
         if metadata and last is not None:
@@ -136,19 +121,19 @@ class Exchange:
             return memory.intake.places(self._said, first=names)
 
         taken = self._take(find)
-        if self._client.history == "newest" and taken.place is None and self._said:
+        if self._history == "newest" and taken.place is None and self._said:
             known = memory.intake.places(self._said, only=taken.name)
             taken = Taken(taken.name, known[0][1] if known else None)
-        self.unseen = 0 if self._client.history == "all" and taken.place is None else unseen(self._said, taken.place)
+        self.unseen = 0 if self._history == "all" and taken.place is None else unseen(self._said, taken.place)
         spoken = [message for message in self._asked.messages if message.role in ("user", "assistant")]
         context = memory.context(spoken, thread=self.thread, facts=not memories.by_tools)
         self.facts = context.facts
         return context
 
     def _take(self, find: Find | None = None) -> Taken:
-        client = self._client
+        wishes = self._wishes
         taken = self._memories.names.take(
-            self.scope, self._asked, self._said, named=client.thread, again=client.again, find=find
+            self.scope, self._asked, self._said, named=wishes.thread, again=wishes.again, find=find
         )
         self.thread = taken.name
         return taken
@@ -194,7 +179,7 @@ class Exchange:
     def _record(self, kept: Sequence[Kept], *, answered: bool = False) -> None:
         if self._is_nothing_but_scaffolding:
             return
-        mode = Told(answered=answered, adopts=self._client.history == "all")
+        mode = Told(answered=answered, adopts=self._history == "all")
         try:
             self._memories.fail_safe.record_told(self.scope, self._have_thread(), kept, mode)
         except Exception as error:  # noqa: BLE001 a fault of memory must not break an answer

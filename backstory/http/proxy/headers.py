@@ -7,7 +7,7 @@ from typing import Literal, TypeVar, get_args
 
 import msgspec
 
-from backstory.http.proxy.exchange import History
+from backstory.ledger.core.sanitize import bounded_name
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -94,6 +94,9 @@ def _end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
 MemoryMode = Literal["record", "read", "off"]
 """Memory is put in and what is said is recorded; it is put in alone; or neither."""
 
+History = Literal["newest", "all"]
+"""How much of a conversation that began elsewhere is recorded."""
+
 _NAMING = (
     "thread-id",
     "session-id",
@@ -115,28 +118,39 @@ class UnknownValueError(Exception):
 
 
 class Wishes(msgspec.Struct, frozen=True):
-    """What a client asks of memory in its headers; None is the setting."""
+    """What a client says of its request beside the body.
+
+    Attributes:
+        mode: What memory does for it.
+        history: How much is recorded; None is the setting.
+        facts: Whether the client wants the ids of the facts that go in.
+        thread: The thread that it names.
+        again: Whether it tries the request again.
+    """
 
     mode: MemoryMode = "record"
     history: History | None = None
     facts: bool = False
+    thread: str | None = None
+    again: bool = False
 
 
-def wishes_of(headers: Iterable[tuple[bytes, bytes]]) -> Wishes:
-    """Read what a client asks of memory.
+def wishes_of(headers: Headers) -> Wishes:
+    """Read what a client says of its request in its headers.
 
     Raises:
         UnknownValueError: A header has another value than it may have.
     """
-    given = list(headers)
     return Wishes(
-        mode=_one_of("X-Backstory-Mode", get_args(MemoryMode), given) or "record",
-        history=_one_of("X-Backstory-History", get_args(History), given),
-        facts=_one_of("X-Backstory-Facts", ("0", "1"), given) == "1",
+        mode=_one_of("X-Backstory-Mode", get_args(MemoryMode), headers) or "record",
+        history=_one_of("X-Backstory-History", get_args(History), headers),
+        facts=_one_of("X-Backstory-Facts", ("0", "1"), headers) == "1",
+        thread=bounded_name(header(headers, b"x-backstory-thread")) or None,
+        again=header(headers, b"x-stainless-retry-count") not in ("", "0"),
     )
 
 
-def _one_of(name: str, values: tuple[_T, ...], headers: Iterable[tuple[bytes, bytes]]) -> _T | None:
+def _one_of(name: str, values: tuple[_T, ...], headers: Headers) -> _T | None:
     stated = header(headers, name.lower().encode()).lower()
     if not stated:
         return None
@@ -146,15 +160,14 @@ def _one_of(name: str, values: tuple[_T, ...], headers: Iterable[tuple[bytes, by
     raise UnknownValueError(f"{name} must be {', '.join(values[:-1])} or {values[-1]}, got {stated[:40]!r}")
 
 
-def hint_of(headers: Iterable[tuple[bytes, bytes]], field: Callable[[str], object]) -> str | None:
+def hint_of(headers: Headers, field: Callable[[str], object]) -> str | None:
     """Return the name that a client gives its conversation, with where it stands; None where it gives none.
 
     Args:
         headers: The headers of the request.
         field: Returns a field of its body by its name; None where there is none.
     """
-    given = list(headers)
-    named = ((name, header(given, name.encode())) for name in _NAMING)
+    named = ((name, header(headers, name.encode())) for name in _NAMING)
     return next((_spelled(name, value) for name, value in named if value), None) or _in_body(field)
 
 

@@ -1,14 +1,12 @@
-"""Outcomes of requests to the proxy, counted: what memory did for a request, and what became of its answer."""
+"""Outcomes of requests to the proxy: what memory did for a request, and what became of its answer."""
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
-__all__ = ["AnswerOutcome", "MemoryOutcome", "NoteOutcome", "Outcomes"]
+__all__ = ["AnswerOutcome", "MemoryOutcome", "NoteOutcome"]
 
 
 class MemoryOutcome(StrEnum):
@@ -60,39 +58,3 @@ class AnswerOutcome(StrEnum):
 
 NoteOutcome: TypeAlias = Callable[[Literal["memory", "answer"], str], None]
 """Gets each outcome when it is known: of which of the two, and its value."""
-
-
-class Outcomes:
-    """Counts of the outcomes since the start. Safe for threads."""
-
-    def __init__(self, note: NoteOutcome | None = None) -> None:
-        self._note = note
-        self._mutex = threading.Lock()
-        self._memory: Counter[str] = Counter()
-        self._answers: Counter[str] = Counter()
-
-    @property
-    def memory(self) -> Mapping[str, int]:
-        """How often memory had each outcome."""
-        with self._mutex:
-            return dict(self._memory)
-
-    @property
-    def answers(self) -> Mapping[str, int]:
-        """How often answers had each outcome."""
-        with self._mutex:
-            return dict(self._answers)
-
-    def memory_was(self, outcome: MemoryOutcome) -> None:
-        """Count what memory did for a request."""
-        with self._mutex:
-            self._memory[outcome.value] += 1
-        if self._note is not None:
-            self._note("memory", outcome.value)
-
-    def answer_was(self, outcome: AnswerOutcome) -> None:
-        """Count what became of an answer."""
-        with self._mutex:
-            self._answers[outcome.value] += 1
-        if self._note is not None:
-            self._note("answer", outcome.value)

@@ -11,14 +11,14 @@ import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import httpx
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
 from backstory.http.proxy.headers import Headers, to_client
-from backstory.http.proxy.outcomes import AnswerOutcome
+from backstory.http.proxy.outcomes import AnswerOutcome, MemoryOutcome
 from backstory.http.proxy.protocol import ErrorShape
 from backstory.http.proxy.upstream import Upstream
 
@@ -32,19 +32,14 @@ class AnswerBrokeOffError(Exception):
 _broke_off: ContextVar[bool] = ContextVar("backstory_broke_off", default=False)
 
 
-class _HideUnfinished(logging.Filter):
-    """Keeps what the server says of a response without an end out of its log, where the proxy has said why."""
-
-    def filter(self, _: logging.LogRecord) -> bool:
-        return not _broke_off.get()
-
-
-_hide_unfinished = _HideUnfinished()
+def _says_unfinished(_: logging.LogRecord) -> bool:
+    """Keep what the server says of a response without an end out of its log, where the proxy has said why."""
+    return not _broke_off.get()
 
 
 def break_off_quietly() -> None:
     """Have the server close the response of this request without an end, and log nothing of its own about it."""
-    logging.getLogger("uvicorn.error").addFilter(_hide_unfinished)
+    logging.getLogger("uvicorn.error").addFilter(_says_unfinished)
     _broke_off.set(True)
 
 
@@ -111,21 +106,27 @@ class Incoming:
             pass
 
 
-class AnswerListener(Protocol):
-    """Hears an answer on its way.
+class AnswerListener:
+    """Hears an answer on its way. This one only has the response say what memory did for the request.
 
     Each response is begun, fed and ended; `break_off` comes last in any case.
     """
 
+    def __init__(self, outcome: MemoryOutcome) -> None:
+        self._outcome = outcome
+
     @property
     def is_over(self) -> bool:
         """Whether the end of the answer was heard."""
+        return False
 
-    def begin(self, status: int, headers: Mapping[str, str]) -> Headers:
+    def begin(self, status: int, headers: Mapping[str, str]) -> Headers:  # noqa: ARG002 for those that listen
         """Hear of a response; return headers to add to it."""
+        return [(b"x-backstory-memory", self._outcome.value.encode())]
 
     def feed(self, chunk: bytes) -> int:
         """Hear bytes; return from which of them on the answer is at its end."""
+        return len(chunk)
 
     async def end(self) -> None:
         """Hear the end, before the client gets it."""
@@ -142,7 +143,8 @@ async def pass_on(
     listener: AnswerListener,
     *,
     error: ErrorShape,
-    again: Again | None = None,
+    otherwise: Otherwise | None,
+    request_with: Callable[[bytes], httpx.Request],
 ) -> AnswerOutcome:
     """Send a request, and pass its answer on.
 
@@ -153,7 +155,8 @@ async def pass_on(
         send: Sends to the client.
         listener: Hears the answer.
         error: Makes the answer where the upstream gives none.
-        again: The request to send where this one is refused.
+        otherwise: The body to send where this one is refused.
+        request_with: Returns the request with another body.
 
     Returns:
         What became of it.
@@ -161,8 +164,9 @@ async def pass_on(
     Raises:
         AnswerBrokeOffError: The upstream broke off in the middle.
     """
+    asking = _ask(upstream, request, otherwise, request_with)
     hung_up = asyncio.ensure_future(incoming.hung_up())
-    passing = asyncio.ensure_future(_pass_on(_ask(upstream, request, again), incoming, send, listener, error))
+    passing = asyncio.ensure_future(_pass_on(asking, incoming, send, listener, error))
     try:
         await asyncio.wait({hung_up, passing}, return_when=asyncio.FIRST_COMPLETED)
         # With the last byte of an answer the server says that the client is gone.
@@ -206,23 +210,40 @@ class _Answered(NamedTuple):
     body: AsyncIterator[bytes]
 
 
-async def _ask(upstream: Upstream, request: httpx.Request, again: Again | None) -> _Answered:
+async def _ask(
+    upstream: Upstream,
+    request: httpx.Request,
+    otherwise: Otherwise | None,
+    request_with: Callable[[bytes], httpx.Request],
+) -> _Answered:
     """Send a request, and another one where it is refused."""
     response = await upstream.send(request)
     body = response.aiter_raw()
-    if again is None or not again.may_be(response.status_code):
+    if otherwise is None or response.status_code not in _REFUSING:
         return _Answered(response, body)
     try:
-        read, other = await again.instead(body)
+        read = await _beginning(body)
+        other = otherwise.body(read) if len(read) <= _MOST_BYTES else None
     except BaseException:
         await asyncio.shield(response.aclose())
         raise
     if other is None:
         return _Answered(response, _joined(read, body))
     await response.aclose()
-    response = await upstream.send(other)
-    again.was_answered(response.status_code)
+    response = await upstream.send(request_with(other))
+    if response.status_code not in _REFUSING:
+        otherwise.worked()
     return _Answered(response, response.aiter_raw())
+
+
+async def _beginning(body: AsyncIterator[bytes]) -> bytes:
+    """Read a body as far as an error is read; what comes behind it is left."""
+    read = b""
+    async for chunk in body:
+        read += chunk
+        if len(read) > _MOST_BYTES:
+            break
+    return read
 
 
 async def _joined(read: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -259,7 +280,8 @@ async def _relay(answered: _Answered, incoming: Incoming, send: Send, listener: 
     return AnswerOutcome.ANSWERED if response.status_code < _ERROR else AnswerOutcome.UPSTREAM_ERROR
 
 
-_STATUSES = frozenset({400, 422, 500})
+_REFUSING = frozenset({400, 422, 500})
+"""The statuses of a response that may be a refusal of the system message."""
 _MOST_BYTES = 64 * 2**10
 _REFUSAL = re.compile(
     rb"system.{0,40}\b(?:role|message|prompt|instruction)|\brole.{0,80}\bsystem\b|roles must alternate"
@@ -283,39 +305,3 @@ class Otherwise(msgspec.Struct, frozen=True):
 
     body: Callable[[bytes], bytes | None]
     worked: Callable[[], None]
-
-
-class Again:
-    """Another request in the place of a refused one.
-
-    Args:
-        otherwise: The other body.
-        request: Returns the request with a body.
-    """
-
-    def __init__(self, otherwise: Otherwise, request: Callable[[bytes], httpx.Request]) -> None:
-        self._otherwise = otherwise
-        self._request = request
-
-    def may_be(self, status: int) -> bool:
-        """Whether a response of this status may be a refusal."""
-        return status in _STATUSES
-
-    async def instead(self, body: AsyncIterator[bytes]) -> tuple[bytes, httpx.Request | None]:
-        """Read the beginning of a response, and return it, with the request to send instead, if there is one.
-
-        Raises:
-            httpx.HTTPError: The upstream broke off.
-        """
-        read = b""
-        async for chunk in body:
-            read += chunk
-            if len(read) > _MOST_BYTES:
-                return read, None
-        other = self._otherwise.body(read)
-        return read, None if other is None else self._request(other)
-
-    def was_answered(self, status: int) -> None:
-        """Note how the other request was answered."""
-        if status not in _STATUSES:
-            self._otherwise.worked()

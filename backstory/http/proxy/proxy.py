@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import re
@@ -15,12 +16,11 @@ from starlette.types import Receive, Scope, Send
 
 from backstory.home import Backstory
 from backstory.http.access.callers import Caller, Right
-from backstory.http.proxy.exchange import ClientWishes, Exchange, Memories
+from backstory.http.proxy.exchange import Exchange, Memories
 from backstory.http.proxy.headers import Headers, UnknownValueError, header, hint_of, to_upstream, wishes_of
 from backstory.http.proxy.openai.protocol import OPENAI
-from backstory.http.proxy.outcomes import AnswerOutcome, MemoryOutcome, NoteOutcome, Outcomes
+from backstory.http.proxy.outcomes import AnswerOutcome, MemoryOutcome, NoteOutcome
 from backstory.http.proxy.passing import (
-    Again,
     AnswerBrokeOffError,
     AnswerListener,
     Incoming,
@@ -30,13 +30,12 @@ from backstory.http.proxy.passing import (
     refuses_system,
 )
 from backstory.http.proxy.protocol import Asked, Endpoint, Protocol, UnreadableRequestError, inflated
-from backstory.http.proxy.recorder import Recorder, Recordings, Silent, done_within
+from backstory.http.proxy.recorder import Recorder, Recordings, done_within
 from backstory.http.proxy.thread_names import ThreadNames
 from backstory.http.proxy.upstream import Upstream
 from backstory.integrations.threads import run_in_thread
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.errors import NotFoundError, ScopeError
-from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import Scope as MemoryScope
 from backstory.outbox.outbox import LOST
 from backstory.projections.context import Context
@@ -60,9 +59,6 @@ class Proxy:
     Mount it at the path of its protocol, behind a middleware that puts the caller into `request.state.caller`. Close it
     before the home.
 
-    Attributes:
-        outcomes: Counts of what memory did, and of what became of the answers.
-
     Args:
         home: An open home.
         protocol: The protocol that it speaks.
@@ -80,11 +76,11 @@ class Proxy:
         *,
         upstream: Upstream | None = None,
         names: ThreadNames | None = None,
-        note: NoteOutcome | None = None,
+        note: NoteOutcome = lambda *_: None,
         read_seconds: float = _READ_SECONDS,
         record_seconds: float = _RECORD_SECONDS,
     ) -> None:
-        self.outcomes = Outcomes(note)
+        self._note = note
         self._home = home
         self._protocol = protocol
         self._upstream = upstream or Upstream(protocol.upstream(home.config.settings, os.environ))
@@ -121,12 +117,12 @@ class Proxy:
         endpoint = protocol.endpoint(target[0]) if scope["method"] == "POST" else None
         try:
             if endpoint is None:
-                self.outcomes.memory_was(MemoryOutcome.OTHER_PATH)
-                await self._forward(scope, incoming, send, target, Silent(MemoryOutcome.OTHER_PATH))
+                self._note("memory", MemoryOutcome.OTHER_PATH)
+                await self._forward(scope, incoming, send, target, AnswerListener(MemoryOutcome.OTHER_PATH))
             else:
                 await self._converse(scope, incoming, send, target, endpoint)
         except ConnectionError:
-            self.outcomes.answer_was(AnswerOutcome.HUNG_UP)
+            self._note("answer", AnswerOutcome.HUNG_UP)
 
     async def aclose(self) -> None:
         """Wait until what was said is recorded, and close the connections to the upstream."""
@@ -149,10 +145,10 @@ class Proxy:
             _log.error("a request is forwarded without memory, please report this: %s", type(error).__name__)
             found = MemoryOutcome.UNREADABLE
         if isinstance(found, MemoryOutcome):
-            self.outcomes.memory_was(found)
-            await self._forward(scope, incoming, send, target, Silent(found))
+            self._note("memory", found)
+            await self._forward(scope, incoming, send, target, AnswerListener(found))
         elif isinstance(found, Response):
-            self.outcomes.memory_was(MemoryOutcome.REFUSED)
+            self._note("memory", MemoryOutcome.REFUSED)
             await found(scope, incoming.nothing, send)
         else:
             asked, exchange = found
@@ -165,7 +161,7 @@ class Proxy:
                     exchange.given(block)
             except UnreadableRequestError:
                 body, outcome = None, MemoryOutcome.UNREADABLE
-            self.outcomes.memory_was(outcome)
+            self._note("memory", outcome)
             recorder = Recorder(
                 exchange,
                 endpoint.answers,
@@ -231,15 +227,9 @@ class Proxy:
             return self._protocol.error(404, "memory_not_found", message)
         except ScopeError:
             return MemoryOutcome.INVALID_NAME
-        client = ClientWishes(
-            thread=bounded_name(header(headers, b"x-backstory-thread")) or None,
-            hint=hint_of(headers, asked.field),
-            again=header(headers, b"x-stainless-retry-count") not in ("", "0"),
-            history=wishes.history or self._memories.history,
-            lists_facts=wishes.facts,
-        )
+        hint = hint_of(headers, asked.field)
         records = wishes.mode == "record" and await self._may_record(caller, owner)
-        return asked, Exchange(self._memories, owner, asked, client, records=records)
+        return asked, Exchange(self._memories, owner, asked, wishes, hint=hint, records=records)
 
     async def _asked(self, endpoint: Endpoint, body: bytes, headers: Headers) -> Asked:
         """Read a request, in a worker thread where that may take long.
@@ -309,11 +299,9 @@ class Proxy:
             headers.append((b"content-length", length.encode()))
         query = scope.get("query_string", b"")
         path = target[1] + (b"?" + query if query else b"")
-        again: Again | None = None
+        request_with = functools.partial(self._upstream.request, scope["method"], path, headers)
         try:
-            request = self._upstream.request(scope["method"], path, headers, content)
-            if otherwise is not None:
-                again = Again(otherwise, lambda body: self._upstream.request(scope["method"], path, headers, body))
+            request = request_with(content)
         except (httpx.InvalidURL, UnicodeDecodeError):
             listener.break_off()
             message = f"the address cannot be forwarded: use the paths of {self._protocol.name}'s protocol"
@@ -321,18 +309,25 @@ class Proxy:
             return
         try:
             outcome = await pass_on(
-                self._upstream, request, incoming, send, listener, error=self._protocol.error, again=again
+                self._upstream,
+                request,
+                incoming,
+                send,
+                listener,
+                error=self._protocol.error,
+                otherwise=otherwise,
+                request_with=request_with,
             )
         except AnswerBrokeOffError as error:
-            self.outcomes.answer_was(AnswerOutcome.BROKEN_OFF)
+            self._note("answer", AnswerOutcome.BROKEN_OFF)
             _log.warning("%s %s: %s", scope["method"], target[0], error)
             # A response that is left without its end is closed as a broken one.
             break_off_quietly()
             return
         except asyncio.CancelledError:
-            self.outcomes.answer_was(AnswerOutcome.HUNG_UP)
+            self._note("answer", AnswerOutcome.HUNG_UP)
             raise
-        self.outcomes.answer_was(outcome)
+        self._note("answer", outcome)
 
 
 def _target(scope: Scope, mounted: str) -> tuple[str, bytes] | None:

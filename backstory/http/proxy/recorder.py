@@ -1,4 +1,4 @@
-"""Listeners of answers: one that records what it hears, and one that only says why nothing is recorded.
+"""Recorder: a listener that records the answer that it hears.
 
 Recordings run in the background of an event loop. They are bounded, and awaited at the end.
 """
@@ -13,6 +13,7 @@ from backstory.http.proxy.answers import AnswerForm, AnswerReader, reader_of
 from backstory.http.proxy.exchange import Exchange
 from backstory.http.proxy.headers import Headers
 from backstory.http.proxy.outcomes import MemoryOutcome
+from backstory.http.proxy.passing import AnswerListener
 from backstory.integrations.threads import run_in_thread
 from backstory.projections.context import Context
 
@@ -91,33 +92,7 @@ def _listed(ids: Sequence[str]) -> str:
     return ",".join([*ids[:fitting], *([f"+{left}"] if left else ())])
 
 
-class Silent:
-    """Hears nothing; the response says what memory did."""
-
-    def __init__(self, outcome: MemoryOutcome) -> None:
-        self.outcome = outcome
-
-    @property
-    def is_over(self) -> bool:
-        """Never: nothing is heard."""
-        return False
-
-    def begin(self, status: int, headers: Mapping[str, str]) -> Headers:  # noqa: ARG002 as a Listener
-        """Return the header that says what memory did."""
-        return [(b"x-backstory-memory", self.outcome.value.encode())]
-
-    def feed(self, chunk: bytes) -> int:
-        """Hold nothing back."""
-        return len(chunk)
-
-    async def end(self) -> None:
-        """Wait for nothing."""
-
-    def break_off(self) -> None:
-        """Do nothing."""
-
-
-class Recorder:
+class Recorder(AnswerListener):
     """Records an exchange: the question while the upstream is asked, the answer before the client has all of it.
 
     Args:
@@ -139,9 +114,9 @@ class Recorder:
         reading: asyncio.Future[Context | None] | None,
         patience: float,
     ) -> None:
+        super().__init__(outcome)
         self._exchange = exchange
         self._form = form
-        self._outcome = outcome
         self._recordings = recordings
         self._patience = patience
         self._reader: AnswerReader | None = None
@@ -164,7 +139,7 @@ class Recorder:
             self._reader = reader_of(self._form, headers.get("content-type", ""), headers.get("content-encoding", ""))
         named = self._exchange.thread
         exchange = self._exchange
-        added = [(b"x-backstory-memory", self._outcome.value.encode())]
+        added = super().begin(status, headers)
         # Other characters have no place in a header.
         if named is not None and named.isascii() and named.isprintable():
             added.append((b"x-backstory-thread", named.encode()))

@@ -81,7 +81,10 @@ class ThreadNames:
             # Named after it, so that another try finds the same thread.
             name = found[0][0] if found else f"response-{asked.follows}"
         elif name is None and said:
-            known = [name for name in (self._waiting(scope, said), self._answered(scope, said)) if name is not None]
+            # Where these words wait for their answer, or all but the question was answered.
+            history = said[: begin_of_question(said)]
+            digests = [_digest(said, answered=False), *([_digest(history, answered=True)] if history else ())]
+            known = [one for words in digests if (one := self._standing(scope, words)) is not None]
             found = [] if find is None else find(known)
             # What is not recorded yet is in no thread.
             found = found or [(name, None) for name in known]
@@ -128,15 +131,6 @@ class ThreadNames:
             return self._by_id.use((scope, asked.follows))
         keys = asked.calls[:_MOST_CALLS]
         return next((name for key in keys if (name := self._by_id.use((scope, key))) is not None), None)
-
-    def _waiting(self, scope: Scope, said: Sequence[Kept]) -> str | None:
-        """Return the thread where these words wait for their answer."""
-        return self._standing(scope, _digest(said, answered=False))
-
-    def _answered(self, scope: Scope, said: Sequence[Kept]) -> str | None:
-        """Return the thread where all but the question was answered."""
-        history = said[: begin_of_question(said)]
-        return self._standing(scope, _digest(history, answered=True)) if history else None
 
     def _standing(self, scope: Scope, words: bytes) -> str | None:
         name = self._by_words.use((scope, words))

@@ -20,14 +20,9 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})  # noqa: S10
 _forwarding: ContextVar[bool] = ContextVar("backstory_forwarding", default=False)
 
 
-class _HideForwarded(logging.Filter):
-    """Keeps the addresses of forwarded requests out of the log of httpx: some hold a key in their query."""
-
-    def filter(self, _: logging.LogRecord) -> bool:
-        return not _forwarding.get()
-
-
-_hide_forwarded = _HideForwarded()
+def _says_forwarded(_: logging.LogRecord) -> bool:
+    """Keep the addresses of forwarded requests out of the log of httpx: some hold a key in their query."""
+    return not _forwarding.get()
 
 
 class Upstream:
@@ -43,7 +38,7 @@ class Upstream:
     def __init__(self, base_url: str, client: httpx.AsyncClient | None = None) -> None:
         self.base_url = base_url
         self._client = client
-        logging.getLogger("httpx").addFilter(_hide_forwarded)
+        logging.getLogger("httpx").addFilter(_says_forwarded)
 
     def request(
         self, method: str, target: bytes, headers: Headers, content: bytes | AsyncIterator[bytes] | None

@@ -147,7 +147,7 @@ async def import_document(writing: WritingRequest, asked: Importing) -> Response
 @router.patch("/policy", tags=_CHANGE, responses=_changes(PolicyResult))
 async def set_policy(writing: WritingRequest, changes: PolicyChanges) -> Response:
     """Change the policy. Facts that it does not allow leave memory in the same commit."""
-    values = read_policy(changes.values())
+    values = read_policy(changes.root)
     return await writing.change(lambda memory: memory.set_policy(**values))
 
 

@@ -19,7 +19,7 @@ import msgspec
 from fastapi import Header, Query, Request
 from starlette.responses import Response, StreamingResponse
 
-from backstory.http.exchange import ReadExchange, ReadingRequest
+from backstory.http.exchange import ReadingRequest
 from backstory.http.news import News
 from backstory.http.openapi.schemas import problem
 from backstory.http.routes.parameters import versioned
@@ -82,25 +82,21 @@ class _Start(msgspec.Struct, frozen=True):
 
 def _start(memory: MemoryHandle, since: int | None, last_id: str | None) -> _Start:
     head = memory.head()
-    if last_id is not None:
-        found = _ID.fullmatch(last_id.strip())
-        if found is None:
-            raise UsageError(f"Last-Event-ID must be the id of an event of this stream, got {last_id[:40]!r}")
-        seq, digest = int(found[1]), found[2]
-        if seq == 0:
-            return _Start(0, "")
-        known = memory.log(limit=1, before=seq + 1) if seq <= head.seq else ()
-        if known and known[0].seq == seq and known[0].hash == digest:
-            return _Start(seq, digest)
-        return _Start(0, "", reset=True)
-    if since is None:
+    named = None if last_id is None else _ID.fullmatch(last_id.strip())
+    if last_id is not None and named is None:
+        raise UsageError(f"Last-Event-ID must be the id of an event of this stream, got {last_id[:40]!r}")
+    seq = since if named is None else int(named[1])
+    if seq is None:
         return _Start(head.seq, head.hash)
-    if since == 0:
+    if seq == 0:
         return _Start(0, "")
-    known = memory.log(limit=1, before=since + 1) if since <= head.seq else ()
-    if not known or known[0].seq != since:
-        raise NotFoundError(f"there is no commit {since}: the ledger of {memory.scope} ends at {head.seq}")
-    return _Start(since, known[0].hash)
+    known = memory.log(limit=1, before=seq + 1) if seq <= head.seq else ()
+    digest = known[0].hash if known and known[0].seq == seq else None
+    if named is not None and digest != named[2]:
+        return _Start(0, "", reset=True)
+    if digest is None:
+        raise NotFoundError(f"there is no commit {seq}: the ledger of {memory.scope} ends at {head.seq}")
+    return _Start(seq, digest)
 
 
 async def _events(
@@ -164,6 +160,3 @@ def _after(memory: MemoryHandle, seq: int, digest: str) -> list[LogEntry] | None
 
 def _spelled(entry: LogEntry) -> bytes:
     return b"id: %d-%s\nevent: commit\ndata: %s\n\n" % (entry.seq, entry.hash.encode(), msgspec.json.encode(entry))
-
-
-__all__ = ["ReadExchange", "router"]

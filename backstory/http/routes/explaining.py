@@ -183,20 +183,15 @@ async def list_commits(
 @router.get("/commits/{seq}", responses=returns(LogEntry, cached=True))
 async def get_commit(reading: ReadingRequest, seq: Seq) -> Response:
     """Return one commit, by its number."""
-    return await reading.answer(lambda memory: _entry(memory, seq))
 
+    def read(memory: MemoryHandle) -> LogEntry:
+        number = memory.seq_of(seq)
+        found = memory.log(limit=1, before=number + 1)
+        if not found or found[0].seq != number:
+            raise NotFoundError(f"there is no commit {number}: the ledger ends at {found[0].seq if found else 0}")
+        return found[0]
 
-def _entry(memory: MemoryHandle, named: str) -> LogEntry:
-    """Return the log's entry for a commit.
-
-    Raises:
-        NotFoundError: There is no such commit.
-    """
-    seq = memory.seq_of(named)
-    found = memory.log(limit=1, before=seq + 1)
-    if not found or found[0].seq != seq:
-        raise NotFoundError(f"there is no commit {seq}: the ledger ends at {found[0].seq if found else 0}")
-    return found[0]
+    return await reading.answer(read)
 
 
 @router.get("/timeline", responses=returns(Timeline, cached=True))
@@ -319,7 +314,7 @@ async def what_if(reading: ReadingRequest, asked: WhatIfQuestion) -> Response:
 
     With `Accept: text/event-stream` it sends its progress, and then the result.
     """
-    policy = read_policy(asked.values())
+    policy = read_policy(asked.policy)
 
     def read(memory: MemoryHandle, progress: Progress | None) -> WhatIf:
         return memory.what_if(until=asked.until, progress=progress, **policy)

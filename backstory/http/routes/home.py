@@ -66,7 +66,7 @@ async def get_caller(request: Request) -> Response:
 @unversioned.get("/healthz", responses=returns(Health))
 async def healthz() -> Response:
     """Say that the server runs."""
-    return JsonResponse(Health(ok=True))
+    return health_answer(None)
 
 
 @unversioned.get("/readyz", responses=_READY)
@@ -79,9 +79,14 @@ async def readyz(request: Request) -> Response:
             home
         )
         # The hint names folders, which a caller without a token must not see.
-        return JsonResponse(Health(ok=True) if wrong is None else Health(ok=False, detail=wrong), 503 if wrong else 200)
+        return health_answer(wrong)
 
     return await run_in_thread(check)
+
+
+def health_answer(wrong: str | None) -> Response:
+    """Answer with what is wrong; None where nothing is."""
+    return JsonResponse(Health(ok=True) if wrong is None else Health(ok=False, detail=wrong), 503 if wrong else 200)
 
 
 def wrong_with_store(home: Backstory) -> str | None:
@@ -101,14 +106,5 @@ async def metrics(request: Request) -> Response:
     """Return counts and times, without content and without names of users. The token has to cover all users."""
     if caller_of(request).users is not None:
         raise NotFoundError("metrics are about all users: use a token that covers all of them")
-    home, found = home_of(request), _metrics(request)
-
-    def read() -> Response:
-        return Response(found.text(home), media_type=CONTENT_TYPE)
-
-    return await run_in_thread(read)
-
-
-def _metrics(request: Request) -> Metrics:
     found: Metrics = request.app.state.metrics
-    return found
+    return Response(await run_in_thread(found.text, home_of(request)), media_type=CONTENT_TYPE)

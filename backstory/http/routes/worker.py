@@ -8,10 +8,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from backstory.home import Backstory
-from backstory.http.exchange import JsonResponse
 from backstory.http.metrics import CONTENT_TYPE, WorkerMetrics
-from backstory.http.pages import Health
-from backstory.http.routes.home import wrong_with_store
+from backstory.http.routes.home import health_answer, wrong_with_store
 from backstory.integrations.threads import run_in_thread
 from backstory.worker import Worker
 
@@ -27,13 +25,13 @@ def worker_app(worker: Worker, home: Backstory, metrics: WorkerMetrics) -> Starl
     async def healthz(_: Request) -> Response:
         """Say that the loop goes on that looks for new turns; 503 if not."""
         late = worker.seconds_late() > _LATE_SECONDS
-        return _health("loop" if late else None)
+        return health_answer("loop" if late else None)
 
     async def readyz(_: Request) -> Response:
         """Say that the engine answered the last look, and takes commits; 503 if not."""
         if not worker.answered:
-            return _health("store")
-        return _health(await run_in_thread(wrong_with_store, home))
+            return health_answer("store")
+        return health_answer(await run_in_thread(wrong_with_store, home))
 
     async def read_metrics(_: Request) -> Response:
         """Return counts and times, without content and without names of users."""
@@ -42,7 +40,3 @@ def worker_app(worker: Worker, home: Backstory, metrics: WorkerMetrics) -> Starl
     app = Starlette(routes=[Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", read_metrics)])
     app.router.redirect_slashes = False
     return app
-
-
-def _health(wrong: str | None) -> Response:
-    return JsonResponse(Health(ok=True) if wrong is None else Health(ok=False, detail=wrong), 503 if wrong else 200)

@@ -178,14 +178,7 @@ def test_a_token_leaves_places_to_others() -> None:
             running.append(scope["state"]["caller"].name)
             await ends.wait()
 
-        limiter = Limiter(
-            app,
-            SMALL,
-            is_free=lambda _: False,
-            is_stream=lambda _: False,
-            is_passed_on=lambda _: False,
-            counts=Metrics(),
-        )
+        limiter = Limiter(app, SMALL, kind_of=lambda _: "place", over=Metrics().over)
         whole = {"type": "http.request", "body": b"", "more_body": False}
         read = {"type": "http", "path": "/v1/facts", "method": "GET", "headers": [], "query_string": b""}
         async with asyncio.TaskGroup() as group:

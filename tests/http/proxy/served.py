@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import socket
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -52,6 +53,7 @@ class Served:
     url: str
     home: Backstory
     client: httpx.Client
+    outcomes: dict[str, Counter[str]]
 
     def post(self, path: str = "/chat/completions", **options: Any) -> httpx.Response:
         return self.client.post(self.url + path, **options)
@@ -87,11 +89,11 @@ class Served:
 
     @property
     def memory_outcomes(self) -> dict[str, int]:
-        return dict(self.proxy.outcomes.memory)
+        return dict(self.outcomes["memory"])
 
     @property
     def answers(self) -> dict[str, int]:
-        return dict(self.proxy.outcomes.answers)
+        return dict(self.outcomes["answer"])
 
     def until(self, holds: Any) -> None:
         """Wait for the background."""
@@ -121,7 +123,15 @@ def served(
     """Serve a proxy; threads are named thread-1, thread-2, … or from another number on."""
     numbers = itertools.count(first)
     names = ThreadNames(lambda: f"thread-{next(numbers)}")
-    proxy = Proxy(home, protocol, upstream=Upstream(upstream), names=names, **options)
+    outcomes: dict[str, Counter[str]] = {"memory": Counter(), "answer": Counter()}
+    proxy = Proxy(
+        home,
+        protocol,
+        upstream=Upstream(upstream),
+        names=names,
+        note=lambda about, outcome: outcomes[about].update([outcome]),
+        **options,
+    )
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> Any:
@@ -144,7 +154,7 @@ def served(
     thread.start()
     try:
         with httpx.Client(timeout=PATIENCE, trust_env=False) as client:
-            yield Served(proxy, f"http://127.0.0.1:{port}{protocol.path}", home, client)
+            yield Served(proxy, f"http://127.0.0.1:{port}{protocol.path}", home, client, outcomes)
     finally:
         server.should_exit = True
         thread.join(PATIENCE)

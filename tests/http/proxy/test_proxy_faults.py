@@ -236,7 +236,7 @@ def test_a_bug_of_ours_forwards_the_request_as_it_was(proxy, upstream, monkeypat
     def bug(*_: object) -> None:
         raise AttributeError("sk-secret words")
 
-    monkeypatch.setattr("backstory.http.proxy.openai.protocol.read_request", bug)
+    monkeypatch.setattr("backstory.http.proxy.openai.requests.heard", bug)
     assert proxy.chat("Where do I live?").headers["x-backstory-memory"] == "unreadable"
     assert "AttributeError" in caplog.text
     assert "secret" not in caplog.text

@@ -339,7 +339,7 @@ def test_a_response_given_again_to_a_whole_conversation_takes_the_place_of_the_o
 
 def test_a_thread_in_which_a_question_is_under_way_is_no_other_conversations():
     names = ThreadNames(lambda: "new")
-    asked = read_request("chat", b'{"messages": [{"role": "user", "content": "hi"}]}', load_scaffolding())
+    asked = read_request("chat", b'{"messages": [{"role": "user", "content": "hi"}]}', lambda _: "", load_scaffolding())
     said = kept_of(asked.messages)
     assert names.take(Scope("ada"), asked, said, named="t").name == "t"
     assert names.take(Scope("ada"), asked, said, find=lambda _: [("t", None)]).name == "new"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from backstory.http.proxy.answers import GrowingText, UpstreamAnswer, name_of
+from backstory.http.proxy.answers import GrowingText, UpstreamAnswer, decoded, name_of
 
 _CUT = ("max_tokens", "model_context_window_exceeded", "refusal")
 """Reasons to stop before the end of what there was to say."""
@@ -68,9 +68,8 @@ class MessageEvents:
 
     def take(self, data: bytes) -> bool:
         """Take the data of an event; return whether it is the end of the answer."""
-        try:
-            event = msgspec.json.decode(data, type=_Event)
-        except (ValueError, RecursionError):
+        event = decoded(data, _Event)
+        if event is None:
             return False
         delta = event.delta if isinstance(event.delta, dict) else {}
         if event.type == "content_block_delta":

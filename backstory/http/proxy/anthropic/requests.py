@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw
 
+from backstory.http.proxy.answers import decoded, name_of
 from backstory.http.proxy.protocol import (
     Aside,
     Asked,
@@ -109,8 +110,7 @@ def _aside(
 
 def _user_id(fields: RawFields) -> str | None:
     metadata = value_of(fields, "metadata")
-    user_id = metadata.get("user_id") if isinstance(metadata, Mapping) else None
-    return user_id if isinstance(user_id, str) and user_id else None
+    return name_of(metadata.get("user_id")) if isinstance(metadata, Mapping) else None
 
 
 def _calls(items: Sequence[Item]) -> Iterator[str]:
@@ -118,7 +118,7 @@ def _calls(items: Sequence[Item]) -> Iterator[str]:
     for item in reversed(items):
         for block in _blocks(item.get("content")):
             name = {"tool_result": "tool_use_id", "tool_use": "id"}.get(str(block.get("type")), "")
-            if isinstance(key := block.get(name), str) and key:
+            if (key := name_of(block.get(name))) is not None:
                 yield key
 
 
@@ -247,11 +247,8 @@ def session_in(user_id: str | None, header: Callable[[str], str]) -> str | None:
 
 
 def _in_json(user_id: str) -> str | None:
-    try:
-        session = msgspec.json.decode(user_id, type=_Names).session_id
-    except (ValueError, RecursionError):
-        return None
-    return session if isinstance(session, str) and session else None
+    names = decoded(user_id, _Names)
+    return None if names is None else name_of(names.session_id)
 
 
 def is_of_harness(header: Callable[[str], str]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from backstory.http.proxy.answers import GrowingText, UpstreamAnswer, name_of
+from backstory.http.proxy.answers import GrowingText, UpstreamAnswer, decoded, name_of
 from backstory.ledger.core.errors import InputError
 from backstory.ledger.messages import keep, read_message
 
@@ -47,9 +47,8 @@ class ChatEvents:
         if data.strip() == b"[DONE]":
             self._whole = True
             return True
-        try:
-            chunk = msgspec.json.decode(data, type=_Chunk)
-        except (ValueError, RecursionError):
+        chunk = decoded(data, _Chunk)
+        if chunk is None:
             return False
         self._id = self._id or name_of(chunk.id)
         self._failed = self._failed or chunk.error is not None
@@ -64,7 +63,7 @@ class ChatEvents:
         self._text.add(delta.content)
         self._refusal.add(delta.refusal)
         self._calls_tools = self._calls_tools or bool(delta.tool_calls or delta.function_call)
-        self._calls.update(dict.fromkeys(_call_ids(delta.tool_calls)))
+        self._calls.update(dict.fromkeys(call_ids(delta.tool_calls)))
 
     def answer(self) -> UpstreamAnswer:
         """Return what was said up to now."""
@@ -89,11 +88,12 @@ def completion_of(document: Mapping[str, object]) -> UpstreamAnswer:
         read = read_message({"content": None, **said, "role": "assistant"})
     except InputError:
         return UpstreamAnswer()
-    calls = tuple(_call_ids(message.get("tool_calls")))
+    calls = tuple(call_ids(message.get("tool_calls")))
     return UpstreamAnswer("" if read.calls_tools else read.content, name_of(document.get("id")), calls, whole=True)
 
 
-def _call_ids(calls: object) -> list[str]:
+def call_ids(calls: object) -> list[str]:
+    """Return the ids of the calls of tools in a message."""
     listed = calls if isinstance(calls, list) else ()
     return [key for call in listed if isinstance(call, dict) and (key := name_of(call.get("id"))) is not None]
 
@@ -121,9 +121,8 @@ class ResponseEvents:
         """Take the data of an event; return whether it is the end of the answer."""
         if data.strip() == b"[DONE]":
             return True
-        try:
-            event = msgspec.json.decode(data, type=_ResponseEvent)
-        except (ValueError, RecursionError):
+        event = decoded(data, _ResponseEvent)
+        if event is None:
             return False
         if event.type in _DELTAS:
             self._text.add(event.delta)

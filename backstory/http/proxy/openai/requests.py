@@ -8,6 +8,8 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Raw
 
+from backstory.http.proxy.answers import name_of
+from backstory.http.proxy.openai.answers import call_ids
 from backstory.http.proxy.protocol import (
     Asked,
     Item,
@@ -58,21 +60,20 @@ class OpenAIAsked(Asked, frozen=True, kw_only=True):
     def changed(self, standing: str, found: str, *, in_question: bool) -> RawFields:
         """Return the fields of the body with a block; what was found goes directly before the newest question."""
         fields = self.fields
-        question = _newest_question(self) if found else None
+        question = next(_questions(self.kind, fields, newest_first=True), None) if found else None
         if found and question is None:
             # There is no question to put it before.
             standing = f"{standing}{GAP if standing else ''}{found}"
         elif question is not None:
             fields = question.with_text_before(found)
         if in_question:
-            first = _first_question(self, fields) if standing else None
+            first = next(_questions(self.kind, fields, newest_first=False), None) if standing else None
             return fields if first is None else first.with_text_before(standing)
-        name, changed = _CHANGES[self.kind](fields, standing)
-        return fields if changed is None else {**fields, name: changed}
+        return _chat_with_block(fields, standing) if self.kind == "chat" else _responses_with_block(fields, standing)
 
 
-def read_request(kind: Api, body: bytes, scaffolding: Scaffolding) -> Asked:
-    """Read a request.
+def read_request(kind: Api, body: bytes, _: Callable[[str], str], scaffolding: Scaffolding) -> Asked:
+    """Read a request; none of its headers counts.
 
     Args:
         kind: Which of the two it is.
@@ -118,19 +119,14 @@ def _items(kind: Api, fields: RawFields) -> Iterator[Item]:
 def _calls(items: Iterable[Item]) -> Iterator[str]:
     for item in items:
         for name in ("tool_call_id", "call_id"):
-            if isinstance(key := item.get(name), str) and key:
+            if (key := name_of(item.get(name))) is not None:
                 yield key
-        calls = item.get("tool_calls")
-        for call in calls if isinstance(calls, list) else ():
-            if isinstance(call, dict) and isinstance(key := call.get("id"), str) and key:
-                yield key
+        yield from call_ids(item.get("tool_calls"))
 
 
 def _conversation(fields: RawFields) -> str | None:
     value = value_of(fields, "conversation")
-    if isinstance(value, dict):
-        value = value.get("id")
-    return value if isinstance(value, str) and value else None
+    return name_of(value.get("id") if isinstance(value, dict) else value)
 
 
 # The context block.
@@ -156,14 +152,6 @@ class _Question(msgspec.Struct, frozen=True):
         return {**self.fields, self.name: raw(messages)}
 
 
-def _newest_question(asked: OpenAIAsked) -> _Question | None:
-    return next(_questions(asked.kind, asked.fields, newest_first=True), None)
-
-
-def _first_question(asked: OpenAIAsked, fields: RawFields) -> _Question | None:
-    return next(_questions(asked.kind, fields, newest_first=False), None)
-
-
 def _questions(kind: Api, fields: RawFields, *, newest_first: bool) -> Iterator[_Question]:
     name = "messages" if kind == "chat" else "input"
     given = fields.get(name)
@@ -178,7 +166,7 @@ def _questions(kind: Api, fields: RawFields, *, newest_first: bool) -> Iterator[
             yield _Question(fields, name, place)
 
 
-def _chat_with_block(fields: RawFields, block: str) -> tuple[str, Raw | None]:
+def _chat_with_block(fields: RawFields, block: str) -> RawFields:
     """Put a block at the end of the first system message, or into a new one before all others."""
     messages = items_of(fields["messages"])
     for n, role in enumerate(roles_of(messages)):
@@ -186,22 +174,15 @@ def _chat_with_block(fields: RawFields, block: str) -> tuple[str, Raw | None]:
             message = fields_of(messages[n])
             content = _content_with_block(message.get("content"), block)
             if content is None:
-                return "messages", None
+                return fields
             messages[n] = raw({**message, "content": content})
-            return "messages", raw(messages)
-    if not block:
-        return "messages", None
-    return "messages", raw([{"role": "system", "content": block}, *messages])
+            return {**fields, "messages": raw(messages)}
+    return {**fields, "messages": raw([{"role": "system", "content": block}, *messages])} if block else fields
 
 
-def _responses_with_block(fields: RawFields, block: str) -> tuple[str, Raw | None]:
-    return "instructions", _content_with_block(fields.get("instructions"), block)
-
-
-_CHANGES: dict[Api, Callable[[RawFields, str], tuple[str, Raw | None]]] = {
-    "chat": _chat_with_block,
-    "responses": _responses_with_block,
-}
+def _responses_with_block(fields: RawFields, block: str) -> RawFields:
+    content = _content_with_block(fields.get("instructions"), block)
+    return fields if content is None else {**fields, "instructions": content}
 
 
 def _content_after_block(given: Raw | None, block: str, kind: str) -> Raw:
