@@ -120,6 +120,7 @@ class Reader:
     ) -> None:
         self._store = store
         self._scope = scope
+        self._ledger = scope.stream(LEDGER)
         self._snapshots = snapshots
         self._met_erasure = met_erasure
         self._shared = shared
@@ -182,13 +183,12 @@ class Reader:
 
     def _since(self, shown: StandingMemory) -> StandingMemory | None:
         """Read on from the last memory, without a lock; None after an erasure, which changes earlier commits."""
-        stream = self._scope.stream(LEDGER)
-        now = self._durable(stream, shown.head)
+        now = self._durable(self._ledger, shown.head)
         if now == shown.head:
             return shown
-        must_not_shrink(stream, shown.head, now)
+        must_not_shrink(self._ledger, shown.head, now)
         fold, head = Fold(shown.memory), shown.head
-        for commit in read_commits(self._store, stream, shown.head, until=now):
+        for commit in read_commits(self._store, self._ledger, shown.head, until=now):
             if commit.cause.kind == "redaction":
                 return None
             fold.advance(commit.seq, commit.at, commit.cause.kind, commit.events)
@@ -199,12 +199,11 @@ class Reader:
         """Take the memory that another process has kept; None where the ledger has to be read."""
         if self._shared is None:
             return None
-        stream = self._scope.stream(LEDGER)
-        now = self._durable(stream, EMPTY)
+        now = self._durable(self._ledger, EMPTY)
         memory = self._shared.find(self._scope, now)
         if memory is None:
             return None
-        first = next((hash_of(record.line) for record in self._store.read(stream)), "")
+        first = next((hash_of(record.line) for record in self._store.read(self._ledger)), "")
         return StandingMemory(memory, now, first) if first else None
 
     def _anew(self) -> StandingMemory:
