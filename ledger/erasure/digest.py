@@ -17,13 +17,7 @@ ContentSeal: TypeAlias = Callable[[str, str], str]
 
 
 MARKED = "fact"
-"""The role under which the keys of erased facts are sealed; no turn has it."""
-
-
-def mark_sealing(key: bytes) -> Callable[[str], str]:
-    """Return the function that gives the digest of a text's `mark_key`, by which the text is kept from coming back."""
-    seal = sealing(key)
-    return lambda text: seal(MARKED, text)
+"""The role under which the `mark_key` of an erased text is sealed, to keep it from coming back; no turn has it."""
 
 
 def sealing(key: bytes) -> ContentSeal:

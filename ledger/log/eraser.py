@@ -27,11 +27,10 @@ from backstory.ledger.core.commit import (
     decode,
     erase,
     head_before,
-    inspect,
     unseal,
 )
 from backstory.ledger.core.errors import LockTimeoutError, StoreError, UnavailableError
-from backstory.ledger.core.events import Redacted, TurnRange
+from backstory.ledger.core.events import Erased, Redacted, TurnRange
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.engines.port import EventStore
@@ -306,8 +305,8 @@ def _stubs(store: EventStore, stream: str, places: dict[int, set[int]], *, verif
             head = head_before(record.line, seq)
         commit = unseal(record.line, head, stream=stream, byte=record.byte)
         head = commit.head
-        left = places.get(commit.seq, set()) - set(inspect(record.line).erased)
-        left = {index for index in left if 0 <= index < len(commit.events)}
+        named = places.get(commit.seq, ())
+        left = [n for n, event in enumerate(commit.events) if n in named and not isinstance(event, Erased)]
         if left:
             lines[commit.seq] = erase(record.line, left)
     return lines

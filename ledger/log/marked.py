@@ -14,7 +14,7 @@ from backstory.ledger.core.commands import AddFact, Command, EditFact, Extract, 
 from backstory.ledger.core.dedup import mark_key
 from backstory.ledger.core.events import Candidate, Consolidation, NewFact, Spoken, Turn, TurnRange
 from backstory.ledger.core.memory import Mark, Memory
-from backstory.ledger.erasure.digest import mark_sealing
+from backstory.ledger.erasure.digest import MARKED, sealing
 from backstory.ledger.rules.marks import highest_share, is_said_again, marked
 from backstory.ledger.threads.transcript import Thread
 
@@ -39,7 +39,7 @@ class Marked:
         self._thread = thread
         self._turns = turns
         key = secret() if memory.erased else None
-        self._seal = None if key is None else mark_sealing(key)
+        self._seal = None if key is None else sealing(key)
 
     def completed(self, command: Command) -> Command:
         """Return a command with what the rules about marks need to know."""
@@ -73,7 +73,7 @@ class Marked:
         return msgspec.structs.replace(command, proposal=proposal, said_again=said_again)
 
     def _erased(self, content: str) -> Mark | None:
-        return None if self._seal is None else self._memory.erased.get(self._seal(mark_key(content)))
+        return None if self._seal is None else self._memory.erased.get(self._seal(MARKED, mark_key(content)))
 
     def _share(self, candidate: NewFact | Consolidation, mark: Mark) -> float:
         cited = candidate.evidence if isinstance(candidate, NewFact) else ()

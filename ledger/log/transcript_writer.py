@@ -58,6 +58,8 @@ class TranscriptWriter:
         self.clock = clock
         self.reader = reader
         """For reads, which must not wait for a writer."""
+        self.ledger, self.transcript_stream = pipeline.ledger.stream, pipeline.transcript.stream
+        """The names of the two streams."""
         self._pipeline = pipeline
         self._state = pipeline.state
         self._ledger_queue, self._transcript_queue = pipeline.ledger, pipeline.transcript
@@ -66,16 +68,6 @@ class TranscriptWriter:
     def _mutex(self) -> threading.RLock:
         """The mutex of the pipeline, which is replaced in a forked child."""
         return self._pipeline.mutex
-
-    @property
-    def ledger(self) -> str:
-        """The name of the ledger's stream."""
-        return self._state.ledger
-
-    @property
-    def transcript_stream(self) -> str:
-        """The name of the transcript's stream."""
-        return self._state.transcript_stream
 
     # The loop.
 

@@ -29,7 +29,7 @@ from backstory.ledger.core.events import (
     NewFact,
     Removal,
 )
-from backstory.ledger.core.kinds import Rule, Sweep
+from backstory.ledger.core.kinds import Rule
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.policy import kept_category
 from backstory.ledger.rules.ranking import Ranking
@@ -66,19 +66,11 @@ class Verdict(msgspec.Struct, frozen=True):
     detail: str
 
 
-class Dropped(msgspec.Struct, frozen=True):
-    """A fact that has to leave memory: by which rule, and the reason in words."""
-
-    fact: Fact
-    rule: Sweep
-    detail: str
-
-
 class Admission(msgspec.Struct, frozen=True):
     """The outcome for a batch: facts that enter, facts that are evicted, and refusals by the candidate's place."""
 
     added: tuple[Newcomer, ...]
-    evicted: tuple[Dropped, ...]
+    evicted: tuple[FactRemoved, ...]
     refused: dict[str, Verdict]
     past: frozenset[str] = frozenset()
     """The places of added facts whose time was over already: they end where they are added."""
@@ -118,8 +110,8 @@ def _dedup(
 
 def _cap(
     staying: Collection[Fact], ranking: Ranking, newcomers: Sequence[Newcomer], refused: dict[str, Verdict]
-) -> tuple[Dropped, ...]:
-    """Refuse the newcomers that would not survive the cap; return the live facts that the others evict."""
+) -> tuple[FactRemoved, ...]:
+    """Refuse the newcomers that would not survive the cap; return the removals of those that the others evict."""
     cap = ranking.policy.max_facts
     entering = [
         (candidate, fact)
@@ -140,7 +132,7 @@ def _cap(
     entered = [candidate for candidate, fact in entering if fact.id not in leaving]
     for candidate in entered[len(entered) - (over - len(leaving)) :]:
         refused[candidate.place] = full
-    return tuple([Dropped(fact, "cap", ranking.spelled(fact)) for fact in staying if fact.id in leaving])
+    return tuple([FactRemoved(fact, "cap", detail=ranking.spelled(fact)) for fact in staying if fact.id in leaving])
 
 
 def admit(
@@ -180,7 +172,7 @@ def admit(
         facts = memory.facts.values()
         staying = [fact for fact in facts if fact.id not in leaving] if leaving else facts
         held = {keys[fact.id]: fact.id for fact in staying}
-        evicted: tuple[Dropped, ...] = ()
+        evicted: tuple[FactRemoved, ...] = ()
         _dedup(newcomers, held, verdicts, keys)
         _bind_replacements(newcomers, removals, verdicts)
         if len(verdicts) == before:
@@ -222,24 +214,26 @@ def _bind_replacements(
             )
 
 
-def sweep(facts: Iterable[Fact], ranking: Ranking, *, by_hand_too: bool) -> list[Dropped]:
-    """Return the facts that a policy does not let stay: below the threshold, duplicate, or over the cap.
+def sweep(facts: Iterable[Fact], ranking: Ranking, *, by_hand_too: bool) -> list[FactRemoved]:
+    """Return the removals of the facts that a policy does not let stay.
 
-    Facts entered by hand are never below the threshold; the cap evicts them only if `by_hand_too`.
+    They are below the threshold, duplicate, or over the cap. Facts entered by hand are never below the threshold; the
+    cap evicts them only if `by_hand_too`.
     """
     policy = ranking.policy
-    dropped: list[Dropped] = []
+    dropped: list[FactRemoved] = []
     kept: dict[str, Fact] = {}
     for fact in sorted(facts, key=ranking.key, reverse=True):
         key = dedup_key(fact.content, policy.dedup_key)
         if not fact.by_hand and fact.confidence < policy.fact_confidence_threshold:
-            dropped.append(Dropped(fact, "threshold", ranking.spelled(fact)))
+            dropped.append(FactRemoved(fact, "threshold", detail=ranking.spelled(fact)))
         elif key in kept:
-            dropped.append(Dropped(fact, "duplicate", f"{kept[key].id} says the same"))
+            dropped.append(FactRemoved(fact, "duplicate", detail=f"{kept[key].id} says the same"))
         else:
             kept[key] = fact
     dropped += [
-        Dropped(fact, "cap", ranking.spelled(fact)) for fact in ranking.overflow(kept.values(), by_hand_too=by_hand_too)
+        FactRemoved(fact, "cap", detail=ranking.spelled(fact))
+        for fact in ranking.overflow(kept.values(), by_hand_too=by_hand_too)
     ]
     return dropped
 
@@ -277,7 +271,7 @@ def newborn(memory: Memory, candidate: NewFact, at: str, source: str) -> Fact:
 
 def admitted(admission: Admission, *, stated: bool) -> list[LedgerEvent]:
     """Return the events of an admission: the evicted facts, then those that enter; `stated` as in `proposed_fields`."""
-    events: list[LedgerEvent] = [FactRemoved(d.fact, d.rule, detail=d.detail) for d in admission.evicted]
+    events: list[LedgerEvent] = [*admission.evicted]
     for candidate, fact in admission.added:
         if isinstance(candidate, NewFact):
             events.append(FactAdded(fact, candidate.place, proposed_fields(candidate, fact, stated=stated)))

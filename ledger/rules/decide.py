@@ -198,5 +198,4 @@ def _change_policy(memory: Memory, command: ChangePolicy) -> list[LedgerEvent]:
         raise CapError(
             f"{by_hand} facts were entered by hand and max_facts would be {policy.max_facts}: remove some first"
         )
-    removed = [FactRemoved(drop.fact, drop.rule, detail=drop.detail) for drop in dropped]
-    return [*removed, PolicyChanged(memory.policy if memory.seq else None, policy, command.source)]
+    return [*dropped, PolicyChanged(memory.policy if memory.seq else None, policy, command.source)]

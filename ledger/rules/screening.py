@@ -5,7 +5,8 @@ Each candidate is checked alone first, then against the other candidates of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import assert_never
 
 import msgspec
@@ -146,8 +147,6 @@ class _Screening:
         self._ranking = ranking
         self._candidates = command.proposal.candidates
         self._refused: dict[str, Verdict] = {}
-        self._due: frozenset[str] | None = None
-        self._full: Mapping[str, Sequence[Fact]] | None = None
 
     def verdicts(self) -> dict[str, Verdict]:
         for candidate in self._candidates:
@@ -267,17 +266,20 @@ class _Screening:
         fact = self._memory.facts[candidate.id]
         if is_protected(fact.category, self._policy):
             return Verdict("not_due", f"facts of the category {fact.category} are never reviewed")
-        if fact.id not in self._up_for_review() or not is_stale(fact, self._policy, self._command.at):
+        if fact.id not in self._up_for_review or not is_stale(fact, self._policy, self._command.at):
             return Verdict("not_due", "the fact was not up for review")
         return ending_verdict(fact, candidate) if isinstance(candidate, Removal) else None
 
+    @cached_property
     def _up_for_review(self) -> frozenset[str]:
-        if self._due is None:
-            asked = self._command.stale
-            if asked is None:
-                asked = tuple(fact.id for fact in stale_facts(self._memory, self._command.at))
-            self._due = frozenset(asked if len(asked) >= self._policy.staleness_min_candidates else ())
-        return self._due
+        asked = self._command.stale
+        if asked is None:
+            asked = tuple(fact.id for fact in stale_facts(self._memory, self._command.at))
+        return frozenset(asked if len(asked) >= self._policy.staleness_min_candidates else ())
+
+    @cached_property
+    def _fragmented(self) -> dict[str, list[Fact]]:
+        return fragmented(self._memory)
 
     def _consolidation(self, candidate: Consolidation) -> Verdict | None:
         if not self._policy.consolidation_enabled:
@@ -302,10 +304,8 @@ class _Screening:
             return Verdict("sources", f"its sources are of several categories: {', '.join(sorted(categories))}")
         if len({(fact.valid_from, fact.valid_until, fact.expires_at) for fact in facts}) > 1:
             return Verdict("sources", "its sources hold at different times")
-        if self._full is None:
-            self._full = fragmented(self._memory)
         (category,) = categories
-        if category not in self._full:
+        if category not in self._fragmented:
             return Verdict("sources", f"the category {category} is not up for merging")
         if {dedup_key(fact.content, self._policy.dedup_key) for fact in facts} <= {
             dedup_key(candidate.content, self._policy.dedup_key)

@@ -177,9 +177,9 @@ class _RevertPlan:
         self._drop_evicted_over_cap()
         dropped = sweep(self.facts.values(), self._ranking(), by_hand_too=True)
         for drop in dropped:
-            self.conflicts.append(Note(drop.rule, f"has no place under the policy: {drop.detail}", fact=drop.fact.id))
+            self.conflicts.append(Note(drop.reason, f"has no place under the policy: {drop.detail}", fact=drop.fact.id))
             del self.facts[drop.fact.id]
-        rules = {drop.fact.id: drop.rule for drop in dropped}
+        rules = {drop.fact.id: drop.reason for drop in dropped}
         self._drop_overlapping_summaries()
         changes = _difference(
             self.current, self.facts, self.sections, "revert", rules, marked_after=self.command.transcript
@@ -345,7 +345,7 @@ def plan_rollback(memory: Memory, command: RollBack) -> Undo:
     notes = (
         *(Note("expired", _LAPSED, fact=fact.id) for fact in lapsed),
         *(
-            Note(drop.rule, f"today's policy does not let it back in: {drop.detail}", fact=drop.fact.id)
+            Note(drop.reason, f"today's policy does not let it back in: {drop.detail}", fact=drop.fact.id)
             for drop in dropped
         ),
     )

@@ -57,7 +57,7 @@ from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.core.policy import Policy, PolicyValue, check_policy
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import read_commits
-from backstory.ledger.rules.admission import Dropped, commit_named, sweep
+from backstory.ledger.rules.admission import commit_named, sweep
 from backstory.ledger.rules.decide import decide
 from backstory.ledger.rules.document import GONE
 from backstory.ledger.rules.ranking import Ranking
@@ -247,8 +247,8 @@ def is_torn(commit: Commit) -> bool:
     return any(isinstance(event, Erased) for event in commit.events)
 
 
-def _swept(fold: Fold, commit: Commit) -> list[Dropped]:
-    """Return the facts that the policy in force after a commit removes."""
+def _swept(fold: Fold, commit: Commit) -> list[FactRemoved]:
+    """Return the removals of the facts that the policy in force after a commit does not let stay."""
     return sweep(fold.facts.values(), Ranking(fold.policy, commit.at, commit.cause.heat), by_hand_too=False)
 
 
@@ -330,7 +330,7 @@ class Counterfactual:
                 as_recorded.apply(event)
             spared = {drop.fact.id for drop in _swept(as_recorded, commit)}
             dropped = [drop for drop in dropped if drop.fact.id not in spared]
-        return events + [FactRemoved(drop.fact, drop.rule, detail=drop.detail) for drop in dropped]
+        return events + dropped
 
     def _overridden(self, event: PolicyChanged) -> PolicyChanged:
         before = event.before and msgspec.structs.replace(event.before, **self._overrides)

@@ -282,7 +282,7 @@ def test_it_fits_on_a_phone_in_chinese(told_story: ThreadServer, open_on: OpenOn
 
 def test_each_rule_has_a_sentence() -> None:
     code = "".join(file.read_text("utf-8") for file in sorted(RULES.glob("*.py")))
-    rules = set(re.findall(r'(?:Verdict|Dropped|CandidateRejected)\(\s*(?:[\w.]+,\s*)?"([a-z_]+)"', code))
+    rules = set(re.findall(r'(?:Verdict|CandidateRejected)\(\s*(?:[\w.]+,\s*)?"([a-z_]+)"', code))
     rules |= {"by_hand", "basis", "covered"}
     assert rules >= {"duplicate", "threshold", "cap", "unknown_fact", "older"}
     reasons = {"model", "stale", "consolidated", "hand", "clear", "import", "revert", "rollback", "erased"}
