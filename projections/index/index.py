@@ -24,6 +24,7 @@ from backstory.ledger.core.events import Fact, Turn, TurnRange
 from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.engines.port import EventStore
+from backstory.ledger.log.commits import seqs_with_hash
 from backstory.ledger.log.folded.snapshot import Place, RecordedLines, SnapshotOrigin, ThreadSnapshot
 from backstory.ledger.threads.ranges import Ranges
 from backstory.projections.derived_files import DamagedError
@@ -244,6 +245,14 @@ class ScopeIndex(ReadModel):
             return questions.commit(at, seq)
 
         return self._ask(commit)
+
+    def time_of(self, seq: int) -> str:
+        """Return the time of a commit; raises as `commit`."""
+        return self.commit(seq).at
+
+    def with_hash(self, beginning: str) -> Sequence[int]:
+        """Return the seqs of the ledger's commits whose hash begins so, two of them at most."""
+        return seqs_with_hash(self.store, self.scope.stream(LEDGER), beginning)
 
     def newest(self, since: int = 1, before: int | None = None) -> Iterator[Commit]:
         """Yield the ledger's commits back to a seq, the newest first, and read no more of them than are asked for.
