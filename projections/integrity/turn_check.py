@@ -17,8 +17,7 @@ from backstory.ledger.core.commit import UNREADABLE, Commit, head_of
 from backstory.ledger.core.events import Erased, TurnRange, TurnRecorded, TurnRestored, TurnSuperseded, UpdateFailed
 from backstory.ledger.threads import ranges
 from backstory.ledger.threads.ranges import Ranges
-from backstory.projections.integrity.ledger_check import NOT_OURS
-from backstory.projections.integrity.stream_check import StreamCheck
+from backstory.projections.integrity.stream_check import NOT_OURS, StreamCheck
 
 _EVENTS: Mapping[str, frozenset[type]] = MappingProxyType(
     {
@@ -52,8 +51,7 @@ class TranscriptCheck:
         violation = self._violation(commit) if self.sure else None
         self._at = max(self._at, commit.at)
         if violation is not None:
-            message = f"commit {commit.seq} ({cause.kind}) {violation}; {NOT_OURS}"
-            self._check.found("impossible", self._check.lines, self._check.byte, message)
+            self._check.impossible(commit, violation)
         if self.sure and cause.thread is not None and cause.turns is not None:
             self._count(commit, cause.thread, cause.turns)
 
@@ -108,7 +106,7 @@ class TranscriptCheck:
             problem = f"the line does not hold the turns {first} to {last} of thread {thread} that it states"
         if problem is not None:
             kind = "missing" if first > expected else "altered"
-            self._check.found(kind, self._check.lines, self._check.byte, problem)
+            self._check.found_here(kind, problem)
         self.last[thread] = max(last, expected - 1)
 
 
@@ -158,7 +156,7 @@ class CoverageCheck:
         if cause.turns is not None and commit.seq not in self._violations:
             self._cover(commit, cause.thread, cause.turns)
         if commit.seq in self._violations:
-            self._report(commit, self._check.lines, self._check.byte)
+            self._check.impossible(commit, self._violations.pop(commit.seq))
 
     def _note(self, commit: Commit, thread: str, turns: TurnRange) -> None:
         if not 1 <= turns.first <= turns.last <= _ANY:
@@ -178,10 +176,6 @@ class CoverageCheck:
         ranges.add(claims.covered, first, last)
         pin = commit.cause.transcript
         claims.numbers.extend((first, last, commit.seq, self._cleared, _ANY if pin is None else min(pin.seq, _ANY)))
-
-    def _report(self, commit: Commit, line: int, byte: int) -> None:
-        message = f"commit {commit.seq} ({commit.cause.kind}) {self._violations.pop(commit.seq)}"
-        self._check.found("impossible", line, byte, f"{message}; {NOT_OURS}")
 
     # Comparison with the transcript.
 
