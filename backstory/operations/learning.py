@@ -25,13 +25,11 @@ from backstory.ledger.learning.flushed import Flushed
 from backstory.ledger.learning.summarizer import SummaryOutcome
 from backstory.ledger.learning.thread_learner import erase_old_turns
 from backstory.ledger.learning.updater import Job, Outcome
-from backstory.ledger.log.commits import read_commits
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.threads.coverage import Parked
 from backstory.ledger.threads.due import telling_runs
 from backstory.projections.history.views import diff
-from backstory.projections.what_if.counterfactual import WhatIfRun
-from backstory.projections.what_if.reextract import BudgetedModel, RecordedLedger, RecordedTurns, Rerun, ask_again
+from backstory.projections.what_if.reextract import BudgetedModel, RecordedLedger, Rerun, ask_again
 from backstory.results import Extracted, Reextracted
 from backstory.services.home_services import HomeServices
 from backstory.services.named import must_know
@@ -398,9 +396,7 @@ class Reextracting(Operations):
         if prompts is not None and not Path(prompts).is_dir():
             raise ConfigError(f"the folder of prompt templates {prompts} is not there: name one that is")
         updater = services.home.updater_with(None if prompts is None else Path(prompts))
-        logs = services.logs(writer)
-        turns = RecordedTurns(logs.turns, lambda: read_commits(writer.store, writer.transcript_stream))
-        ledger = RecordedLedger(WhatIfRun(writer.store, writer.ledger, writer.memory().seq), turns, writer)
+        ledger = RecordedLedger(writer, services.logs(writer).turns)
         if replies is not None:
             left: defaultdict[str, deque[RecordedReply]] = defaultdict(deque)
             for reply in replies:

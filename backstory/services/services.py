@@ -20,7 +20,7 @@ from backstory.ledger.core.moments import ends, spell_moment
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.extraction.models.model import Model
 from backstory.ledger.learning.sharing import is_delivered, receive_all, try_to_deliver
-from backstory.ledger.log.commits import read_durable_commits, seqs_with_hash
+from backstory.ledger.log.commits import read_durable_commits
 from backstory.ledger.log.writer import Writer
 from backstory.open_files import translate_verbs
 from backstory.projections.context.joined import USERS, Joined, join
@@ -78,22 +78,6 @@ class HeadsSeen(msgspec.Struct, frozen=True):
         return tells is not None and all(
             tells(stream) == head for stream, head in zip(self.streams, self.heads, strict=True)
         )
-
-
-class _LedgerCommits(msgspec.Struct, frozen=True):
-    """A ledger as the reader of times and commits asks about it."""
-
-    index: ScopeIndex
-    writer: Writer
-
-    def last(self) -> int:
-        return self.index.last()
-
-    def time_of(self, seq: int) -> str:
-        return self.index.commit(seq).at
-
-    def with_hash(self, beginning: str) -> Sequence[int]:
-        return seqs_with_hash(self.writer.store, self.writer.ledger, beginning)
 
 
 class ScopeServices(msgspec.Struct, frozen=True):
@@ -173,8 +157,7 @@ class ScopeServices(msgspec.Struct, frozen=True):
 
     def times(self, writer: Writer | None = None) -> TimeReader:
         """Return the reader of times and commits of the ledger that is read from."""
-        writer = writer or self.reading()
-        return TimeReader(self.own.clock.now, _LedgerCommits(self.logs(writer), writer))
+        return TimeReader(self.own.clock.now, self.logs(writer or self.reading()))
 
     def memory(self, at: At | None = None, *, whole_days: bool = True, name: str = "at") -> Memory:
         """Return memory now, or as it was at a commit or a time; an agent that shares shows its user's sections."""

@@ -51,14 +51,14 @@ class Ranking:
     def _freshness(self, fact: Fact) -> float:
         half_life = self.policy.eviction_confirmation_half_life_days
         if fact.confirmed_at is not None:
-            return _decayed(fact.confirmed_at, self.at, half_life)
-        return 0.5 * _decayed(fact.created_at, self.at, half_life)
+            return decayed(fact.confirmed_at, self.at, half_life)
+        return 0.5 * decayed(fact.created_at, self.at, half_life)
 
     def _warmth(self, fact: Fact) -> float:
         access = self._usage.get(fact.id)
         if access is None:
             return 0.0
-        left = access.heat * _decayed(access.at, self.at, self.policy.eviction_access_half_life_days)
+        left = access.heat * decayed(access.at, self.at, self.policy.eviction_access_half_life_days)
         return min(1.0, math.log1p(left) / math.log1p(_FULL_HEAT))
 
     def spelled(self, fact: Fact) -> str:
@@ -101,5 +101,6 @@ class Ranking:
         return {fact.id for fact in [fact for fact in best if not fact.by_hand][:room]}
 
 
-def _decayed(moment: str, at: str, half_life: float) -> float:
+def decayed(moment: str, at: str, half_life: float) -> float:
+    """Return what is left at a later time of 1, which halves in `half_life` days."""
     return math.exp2(-days_since(moment, at) / half_life)

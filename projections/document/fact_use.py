@@ -29,6 +29,7 @@ from backstory.ledger.core.scope import Scope
 from backstory.ledger.disk.locks import FileLocks
 from backstory.ledger.disk.side_file import SideFile
 from backstory.ledger.log.writer import Writer
+from backstory.ledger.rules.ranking import decayed
 from backstory.projections.read_model import ReadModel
 
 _log = logging.getLogger(__name__)
@@ -40,7 +41,6 @@ _TRIES = 3
 _MOST_UNWRITTEN = 256
 """The most memories whose uses wait to be written: each is kept, with all that was read of it."""
 _AT_ONCE = 2
-_DAY_SECONDS = 86_400.0
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)
 _HALF_LIFE = Policy().eviction_access_half_life_days
 
@@ -118,7 +118,7 @@ class ScopeUse(ReadModel):
             at = spell_moment(now)
             for fact_id in used:
                 before = self._facts.get(fact_id)
-                left = 0.0 if before is None else _left(before, at, self._half_life)
+                left = 0.0 if before is None else before.heat * decayed(before.at, at, self._half_life)
                 self._facts[fact_id] = Access(round(left + 1, 6), at)
             home.unwritten[self] = None
             # Of another memory, too: its user may not come again, and its writer must not be kept for that.
@@ -225,20 +225,13 @@ class ScopeUse(ReadModel):
         _log.log(level, "the usage of facts of %s cannot be stored for now, which is safe: %s", scope, error)
 
 
-def _left(access: Access, at: str, half_life: float) -> float:
-    """Return the heat that is left at a later time."""
-    then, now = parse_moment(access.at), parse_moment(at)
-    if then is None or now is None:
-        return 0.0
-    return float(access.heat * 2 ** (-max(0.0, (now - then).total_seconds()) / _DAY_SECONDS / half_life))
-
-
 def _merged(ours: UsedFacts, theirs: UsedFacts, half_life: float) -> dict[str, Access]:
     """Merge two usages: of each fact the later use, and the higher heat at that time."""
     merged = {**ours, **theirs}
     for fact_id in ours.keys() & theirs.keys():
         older, newer = sorted((ours[fact_id], theirs[fact_id]), key=lambda access: access.at)
-        merged[fact_id] = Access(max(newer.heat, round(_left(older, newer.at, half_life), 6)), newer.at)
+        left = older.heat * decayed(older.at, newer.at, half_life)
+        merged[fact_id] = Access(max(newer.heat, round(left, 6)), newer.at)
     return merged
 
 

@@ -49,7 +49,7 @@ from backstory.projections.index.schema import (
     pack,
     saying,
 )
-from backstory.projections.index.timeline import BLOCK, OpenBlock, TimelineBlock, UsageCount, usage_key
+from backstory.projections.index.timeline import BLOCK, TimelineBlock, UsageCount, usage_key
 
 IndexProgress = Callable[[int, int], None]
 """Called with the bytes taken in and their total."""
@@ -93,7 +93,7 @@ class IndexBuilder:
         self._anew = tip.ledger.head.seq == 0
         self._changes: dict[int, dict[bytes, bytes | None]] = {space: {} for space in Table}
         self._threads: dict[str, ThreadState] = {}
-        self._block: OpenBlock | None = None
+        self._block: TimelineBlock | None = None
         self._refused: tuple[int, RefusalBlock] | None = None
         self._cleared = tip.cleared
         self._turns = tip.turns
@@ -277,20 +277,18 @@ class IndexBuilder:
     def _date(self, commit: Commit) -> None:
         """Note a commit's time and kind in its block."""
         before = commit.seq - 1
-        if before % BLOCK == 0:
-            self._block = OpenBlock()
-        elif self._block is None:
-            kept = self._kv.get(Table.TIMELINE, number(before // BLOCK))
-            self._block = OpenBlock(None if kept is None else _block.decode(kept))
-        if len(self._block) != before % BLOCK:
+        if before % BLOCK == 0 or self._block is None:
+            kept = self._kv.get(Table.TIMELINE, number(before // BLOCK)) if before % BLOCK else None
+            self._block = TimelineBlock(b"", b"", (), ()) if kept is None else _block.decode(kept)
+        if len(self._block.kinds) != before % BLOCK:
             raise DamagedError("the time of a commit is missing")
         self._block.add(commit)
-        if len(self._block) == BLOCK:
+        if len(self._block.kinds) == BLOCK:
             self._keep_block(commit.seq)
 
     def _keep_block(self, seq: int) -> None:
         if self._block is not None:
-            self._changes[Table.TIMELINE][number((seq - 1) // BLOCK)] = pack(self._block.block())
+            self._changes[Table.TIMELINE][number((seq - 1) // BLOCK)] = pack(self._block)
 
     def _refuse(self, seq: int, index: int, statement: str) -> None:
         """Note the words of what an event refuses or takes out of memory."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, takewhile
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -22,16 +21,16 @@ from backstory.ledger.core.commit import Commit
 from backstory.ledger.core.errors import CorruptLogError, NotFoundError, UsageError
 from backstory.ledger.core.events import Fact, Turn, TurnRange
 from backstory.ledger.core.memory import Memory
-from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
-from backstory.ledger.engines.port import EventStore
+from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
+from backstory.ledger.log.commits import seqs_with_hash
 from backstory.ledger.log.folded.snapshot import Place, RecordedLines, SnapshotOrigin, ThreadSnapshot
 from backstory.ledger.threads.ranges import Ranges
 from backstory.projections.derived_files import DamagedError
 from backstory.projections.history.moment import Moment, changed_at
 from backstory.projections.history.refusals import RefusedEvent
 from backstory.projections.index import questions
-from backstory.projections.index.builder import IndexProgress, differences
-from backstory.projections.index.index_file import SMALL_BYTES, IndexFile, IndexSnapshot
+from backstory.projections.index.builder import differences
+from backstory.projections.index.index_file import IndexFile, IndexSnapshot
 from backstory.projections.index.questions import Around
 from backstory.projections.index.schema import (
     SAYING_BYTES,
@@ -43,7 +42,6 @@ from backstory.projections.index.schema import (
     saying,
 )
 from backstory.projections.index.timeline import DayUsage, ModelUsage, Timeline, TimelineBlock, UsageCount, timeline
-from backstory.projections.read_model import ReadModel
 
 _AT_ONCE = 64
 _WIDEST = 64
@@ -57,52 +55,17 @@ _timeline = msgspec.msgpack.Decoder(TimelineBlock)
 _usage = msgspec.msgpack.Decoder(UsageCount)
 
 
-class ScopeIndex(ReadModel):
+class ScopeIndex(IndexFile):
     """Answers about one scope's logs without reading all of them; safe for threads and processes.
 
     Everything here may raise CorruptLogError (a log is damaged) and StoreError (it cannot be read).
     """
 
-    def __init__(
-        self,
-        store: EventStore,
-        scope: Scope,
-        path: Path,
-        *,
-        progress: IndexProgress | None = None,
-        small: int = SMALL_BYTES,
-    ) -> None:
-        self.store = store
-        self.scope = scope
-        self._file = IndexFile(store, scope, path, progress=progress, small=small)
-        self._ask = self._file.ask
-
-    def follow(self) -> None:
-        """Bring the file to the heads of both logs, so that the next question need not; a small scope has none."""
-        self._file.catch_up()
-
-    def renew(self) -> None:
-        """Open the file anew in a forked child."""
-        self._file.renew()
-
-    def purge(self) -> None:
-        """Take the file away and whatever belongs to it; no process uses it when this returns.
-
-        Raises:
-            StoreError: It cannot be taken away.
-            LockTimeoutError: Another process keeps it.
-        """
-        self._file.delete()
-
-    def close(self) -> None:
-        """Let go of what is open; the next question opens it again."""
-        self._file.close()
-
     # Where a writer goes on from: `Snapshots`.
 
     def origin(self) -> SnapshotOrigin | None:
         """Return the memory at the head and where the logs stand; see `Snapshots.origin`."""
-        return self._ask(questions.origin) if self._file.in_file() else None
+        return self.ask(questions.origin) if self.in_file() else None
 
     def places(self, thread: str, origin: SnapshotOrigin) -> tuple[Sequence[Place], Sequence[Place]]:
         """Return the lines about a thread; see `Snapshots.places`."""
@@ -111,7 +74,7 @@ class ScopeIndex(ReadModel):
             learned = [place for place in questions.learned(at, thread) if place.seq <= origin.ledger.seq]
             return learned, [place for place in questions.said(at, thread) if place.seq <= origin.transcript.seq]
 
-        return self._ask(places, until=(origin.ledger, origin.transcript))
+        return self.ask(places, until=(origin.ledger, origin.transcript))
 
     def thread(self, thread: str, origin: SnapshotOrigin, newest: int) -> ThreadSnapshot | None:
         """Return what was known of a thread at an origin; see `Snapshots.thread`."""
@@ -132,7 +95,7 @@ class ScopeIndex(ReadModel):
                 lines,
             )
 
-        return self._ask(known, until=(origin.ledger, origin.transcript))
+        return self.ask(known, until=(origin.ledger, origin.transcript))
 
     def lines(self, thread: str, turns: TurnRange, origin: SnapshotOrigin) -> RecordedLines:
         """Return the lines that record turns of a thread; see `Snapshots.lines`."""
@@ -140,11 +103,11 @@ class ScopeIndex(ReadModel):
         def lines(at: IndexSnapshot) -> RecordedLines:
             return questions.recorded(at, thread, turns, origin.transcript.seq, redacted=at.thread(thread).redacted)
 
-        return self._ask(lines, until=(origin.ledger, origin.transcript))
+        return self.ask(lines, until=(origin.ledger, origin.transcript))
 
     def recorded_by(self, thread: str, seq: int, origin: SnapshotOrigin) -> int:
         """Return how many turns were recorded up to a commit; see `Snapshots.recorded_by`."""
-        return self._ask(lambda at: questions.recorded_by(at, thread, seq), until=(origin.ledger, origin.transcript))
+        return self.ask(lambda at: questions.recorded_by(at, thread, seq), until=(origin.ledger, origin.transcript))
 
     def places_of(
         self, threads: Collection[str], origin: SnapshotOrigin
@@ -155,11 +118,11 @@ class ScopeIndex(ReadModel):
         """
         if len(threads) * _READ_THROUGH < origin.turns:
             return {}
-        return self._ask(lambda at: questions.places_of(at, threads, origin), until=(origin.ledger, origin.transcript))
+        return self.ask(lambda at: questions.places_of(at, threads, origin), until=(origin.ledger, origin.transcript))
 
     def threads(self, origin: SnapshotOrigin) -> Sequence[str]:
         """Return all threads by first word; see `Snapshots.threads`."""
-        return self._ask(lambda at: questions.names(at, Table.ORDER, origin))
+        return self.ask(lambda at: questions.names(at, Table.ORDER, origin))
 
     def unsettled(self, origin: SnapshotOrigin) -> Sequence[str]:
         """Return the threads in which a turn is not covered, and perhaps more; see `Snapshots.unsettled`."""
@@ -174,13 +137,13 @@ class ScopeIndex(ReadModel):
             left = {*questions.names(at, Table.UNSETTLED, origin), *later}
             return [name for name in questions.names(at, Table.ORDER, origin) if name in left]
 
-        return self._ask(unsettled)
+        return self.ask(unsettled)
 
     # Memory.
 
     def memory(self) -> Memory:
         """Return the memory at the ledger's head."""
-        return self._ask(IndexSnapshot.memory)
+        return self.ask(IndexSnapshot.memory)
 
     def memory_at(self, moment: Moment) -> Memory:
         """Rebuild the memory after a commit, or as it was at a time.
@@ -188,7 +151,7 @@ class ScopeIndex(ReadModel):
         Raises:
             NotFoundError: The ledger has no such commit yet.
         """
-        return self._ask(lambda at: questions.memory_at(at, moment))
+        return self.ask(lambda at: questions.memory_at(at, moment))
 
     def ended(self, moment: Moment | None, first: str, behind: str) -> list[Fact]:
         """Return the facts that had ended, as was known at a moment, and were true in a span of time; see `held`.
@@ -204,15 +167,15 @@ class ScopeIndex(ReadModel):
         Raises:
             NotFoundError: The ledger has no such commit yet.
         """
-        return self._ask(lambda at: list(questions.ended(at, moment, first, behind)))
+        return self.ask(lambda at: list(questions.ended(at, moment, first, behind)))
 
     def last_clear(self, seq: int) -> int:
         """Return the last clear up to a commit that was not reverted by then; 0 where there is none."""
-        return self._ask(lambda at: questions.last_clear(at, seq))
+        return self.ask(lambda at: questions.last_clear(at, seq))
 
     def saying(self, content: str) -> list[str]:
         """Return the ids of all facts, live or gone, that said the same as a text at some time."""
-        found = self._ask(lambda at: list(questions.under(at, Table.SAYINGS, saying(content))))
+        found = self.ask(lambda at: list(questions.under(at, Table.SAYINGS, saying(content))))
         return [key[SAYING_BYTES:].decode() for key, _ in found]
 
     def around(self, moment: Moment | None) -> Around:
@@ -221,18 +184,18 @@ class ScopeIndex(ReadModel):
         Raises:
             NotFoundError: The ledger has no such commit yet.
         """
-        return self._ask(lambda at: questions.around(at, moment))
+        return self.ask(lambda at: questions.around(at, moment))
 
     def memories_when(self, last_updated: str) -> Iterator[Memory]:
         """Rebuild the memories whose documents state this `lastUpdated`: several commits may bear the same time."""
-        fold, commits = self._ask(lambda at: questions.commits_from(at, last_updated))
+        fold, commits = self.ask(lambda at: questions.commits_from(at, last_updated))
         return changed_at(fold, commits, last_updated)
 
     # Commits.
 
     def last(self) -> int:
         """Return the seq of the ledger's last commit, 0 where there is none."""
-        return self._ask(lambda at: at.tip.ledger.head.seq)
+        return self.ask(lambda at: at.tip.ledger.head.seq)
 
     def commit(self, seq: int) -> Commit:
         """Return one commit of the ledger.
@@ -247,7 +210,15 @@ class ScopeIndex(ReadModel):
                 raise NotFoundError(f"there is no commit {seq}: the ledger ends at {last}")
             return at.commit(seq)
 
-        return self._ask(commit)
+        return self.ask(commit)
+
+    def time_of(self, seq: int) -> str:
+        """Return the time of a commit; raises as `commit`."""
+        return self.commit(seq).at
+
+    def with_hash(self, beginning: str) -> Sequence[int]:
+        """Return the seqs of the ledger's commits whose hash begins so, two of them at most."""
+        return seqs_with_hash(self.store, self.scope.stream(LEDGER), beginning)
 
     def newest(self, since: int = 1, before: int | None = None) -> Iterator[Commit]:
         """Yield the ledger's commits back to a seq, the newest first, and read no more of them than are asked for.
@@ -268,7 +239,7 @@ class ScopeIndex(ReadModel):
                     raise DamagedError("a mark is missing")
                 return questions.block(at, max(since, number_in(marks[-1][0])), end)
 
-            commits = self._ask(block)
+            commits = self.ask(block)
             yield from reversed(commits)
             end, width = commits[0].seq - 1, min(2 * width, _WIDEST)
 
@@ -281,7 +252,7 @@ class ScopeIndex(ReadModel):
             _, commits = questions.commits_from(at, moment)
             return next((commit.seq for commit in commits if commit.at >= moment), at.tip.ledger.head.seq + 1)
 
-        return self._ask(first)
+        return self.ask(first)
 
     def timeline(self, since: Moment | None, until: Moment | None, buckets: int) -> Timeline:
         """Count the ledger's commits by time and kind; see `timeline.timeline`."""
@@ -292,7 +263,7 @@ class ScopeIndex(ReadModel):
                 raise DamagedError("the time of a commit is missing")
             return found
 
-        return timeline(self._ask(blocks), since, until, buckets)
+        return timeline(self.ask(blocks), since, until, buckets)
 
     def usage(self, since: str | None, until: str | None) -> ModelUsage:
         """Return what models did from one day to another, both included; days are spelled as 2026-03-02."""
@@ -302,11 +273,11 @@ class ScopeIndex(ReadModel):
             counted = (_usage.decode(value).at(key) for key, value in found)
             return list(takewhile(lambda one: until is None or one.day <= until, counted))
 
-        return ModelUsage(tuple(self._ask(days)))
+        return ModelUsage(tuple(self.ask(days)))
 
     def refused(self, text: str, most: int, live: Container[str]) -> list[tuple[float, Commit, RefusedEvent]]:
         """Return the refused candidates and removed facts that resemble a text; see `RefusalLogs.refused`."""
-        return self._ask(lambda at: list(islice(questions.refused(at, text, live), most)))
+        return self.ask(lambda at: list(islice(questions.refused(at, text, live), most)))
 
     def find_fact(self, prefix: str) -> str:
         """Return the id of the one fact, live or gone, that an id or its unique beginning names.
@@ -315,7 +286,7 @@ class ScopeIndex(ReadModel):
             NotFoundError: No fact begins so.
             UsageError: Several do.
         """
-        found = self._ask(lambda at: questions.facts_beginning(at, prefix))
+        found = self.ask(lambda at: questions.facts_beginning(at, prefix))
         if not found:
             raise NotFoundError(f"there is and was no fact {prefix}: see `fact list` and `log`")
         if len(found) > 1 and prefix not in found:
@@ -325,17 +296,17 @@ class ScopeIndex(ReadModel):
 
     def commits_about(self, fact_id: str, *, newest_first: bool = False) -> Iterator[Commit]:
         """Yield the ledger's commits about a fact, as `concerns` finds them."""
-        found = self._ask(lambda at: list(questions.under(at, Table.FACTS, named(fact_id))))
+        found = self.ask(lambda at: list(questions.under(at, Table.FACTS, named(fact_id))))
         return self._by_parts([number_in(key) for key, _ in found], IndexSnapshot.commit, newest_first=newest_first)
 
     def commits_of(self, thread: str, *, newest_first: bool = False) -> Iterator[Commit]:
         """Yield the ledger's commits that a thread is the cause of, or whose turns they erase."""
-        places = self._ask(lambda at: questions.learned(at, thread))
+        places = self.ask(lambda at: questions.learned(at, thread))
         return self._lines(LEDGER, places, newest_first=newest_first)
 
     def deliveries_of(self, thread: str) -> Iterator[Commit]:
         """Yield the transcript's commits that recorded turns of a thread, the newest first."""
-        return self._lines(TRANSCRIPT, self._ask(lambda at: questions.said(at, thread)), newest_first=True)
+        return self._lines(TRANSCRIPT, self.ask(lambda at: questions.said(at, thread)), newest_first=True)
 
     def _lines(self, kind: str, places: Sequence[Place], *, newest_first: bool) -> Iterator[Commit]:
         return self._by_parts(places, lambda at, place: at.line(kind, place.seq, place.byte), newest_first=newest_first)
@@ -350,17 +321,17 @@ class ScopeIndex(ReadModel):
             def block(at: IndexSnapshot, part: Sequence[P] = part) -> list[Commit]:
                 return [read(at, place) for place in part]
 
-            yield from self._ask(block)
+            yield from self.ask(block)
 
     # Words.
 
     def turns(self, thread: str, within: TurnRange | None = None) -> tuple[Turn, ...]:
         """Return a thread's turns that were not erased, in order, all of them or those of some ordinals."""
-        return self._ask(lambda at: tuple(questions.turns(at, thread, within)))
+        return self.ask(lambda at: tuple(questions.turns(at, thread, within)))
 
     def superseded(self, thread: str) -> Ranges:
         """Return the ordinals of a thread's turns that stand no longer."""
-        return self._ask(lambda at: at.thread(thread).superseded)
+        return self.ask(lambda at: at.thread(thread).superseded)
 
     # Whether it is right.
 
@@ -371,7 +342,7 @@ class ScopeIndex(ReadModel):
         is damaged nothing can be compared.
         """
         try:
-            found = self._file.as_it_is(partial(differences, self.store, self.scope))
+            found = self.as_it_is(partial(differences, self.store, self.scope))
         except DamagedError as error:
             return [str(error)]
         except CorruptLogError:

@@ -50,6 +50,7 @@ from backstory.projections.index.schema import (
     number,
     number_in,
 )
+from backstory.projections.read_model import ReadModel
 
 _log = logging.getLogger(__name__)
 
@@ -165,7 +166,7 @@ class _Look(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class IndexFile:
+class IndexFile(ReadModel):
     """The index of one scope, wherever it is; safe for threads and processes.
 
     Logs of less than `small` bytes need no file. `lock_timeout` is how many seconds to wait for the file to delete it;
@@ -226,8 +227,11 @@ class IndexFile:
                     return answer
         raise StoreError(f"{self.path} cannot be built: {self._distrusted}; run `verify`, and try again")
 
-    def catch_up(self) -> None:
-        """Bring the file to the heads of both streams; where another process keeps it that is left for another time."""
+    def follow(self) -> None:
+        """Bring the file to the heads of both streams, so that the next question need not; a small scope has none.
+
+        Where another process keeps it that is left for another time.
+        """
         with self._mutex:
             if not self.in_file():
                 return
@@ -381,7 +385,7 @@ class IndexFile:
         self._drop_file()
         remove(self.path)
 
-    def delete(self) -> None:
+    def purge(self) -> None:
         """Take the file away, and whatever SQLite left beside it; it is not in use when this returns.
 
         Raises:

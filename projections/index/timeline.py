@@ -27,6 +27,7 @@ BLOCK = 256
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_TIME_BYTES = 8
 
 
 class CommitTime(msgspec.Struct, frozen=True):
@@ -62,7 +63,7 @@ class Timeline(msgspec.Struct, frozen=True):
     buckets: tuple[TimelineBucket, ...]
 
 
-class TimelineBlock(msgspec.Struct, frozen=True, array_like=True):
+class TimelineBlock(msgspec.Struct, array_like=True):
     """Times and kinds of up to 256 commits.
 
     `times` are microseconds since 1970, eight bytes each, the lowest byte first; `kinds` are positions in `names`, a
@@ -74,33 +75,15 @@ class TimelineBlock(msgspec.Struct, frozen=True, array_like=True):
     names: tuple[str, ...]
     turns: tuple[int, ...]
 
-
-class OpenBlock:
-    """The last block of a ledger, which is not full yet."""
-
-    def __init__(self, kept: TimelineBlock | None = None) -> None:
-        self._times = array("q") if kept is None else _times_in(kept)
-        self._kinds = bytearray() if kept is None else bytearray(kept.kinds)
-        self._names = {} if kept is None else {name: number for number, name in enumerate(kept.names)}
-        self._turns = [] if kept is None else list(kept.turns)
-
-    def __len__(self) -> int:
-        return len(self._times)
-
     def add(self, commit: Commit) -> None:
         """Add the next commit."""
-        time = _microseconds(commit.at)
-        if self._times and time < self._times[-1]:
-            self._turns.append(len(self._times))
-        self._times.append(time)
-        self._kinds.append(self._names.setdefault(commit.cause.kind, len(self._names)))
-
-    def block(self) -> TimelineBlock:
-        """Return the block as it is kept."""
-        times = self._times[:]
-        if sys.byteorder == "big":
-            times.byteswap()
-        return TimelineBlock(times.tobytes(), bytes(self._kinds), tuple(self._names), tuple(self._turns))
+        time, kind = _microseconds(commit.at), commit.cause.kind
+        if self.times and time < int.from_bytes(self.times[-_TIME_BYTES:], "little", signed=True):
+            self.turns += (len(self.kinds),)
+        if kind not in self.names:
+            self.names += (kind,)
+        self.times += time.to_bytes(_TIME_BYTES, "little", signed=True)
+        self.kinds += bytes((self.names.index(kind),))
 
 
 class _Run(msgspec.Struct, frozen=True):

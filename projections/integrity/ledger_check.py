@@ -51,10 +51,6 @@ from backstory.ledger.rules.merge import FIRST_MERGED
 from backstory.projections.integrity.invariants import CHANGES, EVENTS, REASONS, UNDO, DedupKeys
 from backstory.projections.integrity.stream_check import LaterReferences, StreamCheck
 
-NOT_OURS = "its hash is valid, but no rule writes such a commit"
-"""The end of each message of an impossible commit."""
-
-
 _MODELS = ("extraction", "summary")
 _COVERING = ("extraction", "manual")
 
@@ -87,7 +83,7 @@ class LedgerCheck:
         self._unknown: set[str] = set()
         self._unknown_sections: set[str] = set()
         self._keys = DedupKeys(self.fold.facts)
-        self._restorable: dict[tuple[str, int], _Restorable] = {("rollback", 0): _Restorable()}
+        self._undone: dict[tuple[str, int], _Restorable] = {("rollback", 0): _Restorable()}
         self._summarized: dict[tuple[str, int], int] = {}
 
     def take(self, commit: Commit) -> None:
@@ -111,8 +107,7 @@ class LedgerCheck:
         fold.finish(commit.seq, commit.at, kind, commit.events, changed=changed)
         self._remember(commit)
         if violation is not None and self._sure:
-            message = f"commit {commit.seq} ({kind}) {violation}; {NOT_OURS}"
-            self._check.found("impossible", self._check.lines, self._check.byte, message)
+            self._check.impossible(commit, violation)
 
     # Unknown content.
 
@@ -162,14 +157,14 @@ class LedgerCheck:
             subjects = [later.subject(seq, i) for i, event in enumerate(commit.events) if isinstance(event, Erased)]
             facts = frozenset(fact for fact, _ in filter(None, subjects) if fact is not None)
             sections = frozenset(section for _, section in filter(None, subjects) if section is not None)
-            self._restorable["revert", seq] = _Restorable(commit.events, unknown=facts, unknown_sections=sections)
+            self._undone["revert", seq] = _Restorable(commit.events, unknown=facts, unknown_sections=sections)
         if ("rollback", seq) in later.undone:
             facts, sections = frozenset(self._unknown), frozenset(self._unknown_sections)
             then = _Restorable((), dict(self.fold.facts), dict(self.fold.sections), facts, sections)
-            self._restorable["rollback", seq] = then
+            self._undone["rollback", seq] = then
         cause = commit.cause
         if later.undone.get(undo := (cause.kind, cause.target or 0)) == seq:
-            self._restorable.pop(undo, None)
+            self._undone.pop(undo, None)
         if cause.summarized is not None and cause.thread is not None:
             place = (cause.thread, cause.level)
             self._summarized[place] = max(cause.summarized.last, self._summarized.get(place, 0))
@@ -277,7 +272,7 @@ class LedgerCheck:
 
     def _check_return(self, commit: Commit, fact: Fact) -> str | None:
         """Check a fact that an undo restores."""
-        then = self._then(commit)
+        then = self._restorable(commit)
         if then is None or fact.id in then.unknown:
             return None
         if commit.cause.kind == "rollback":
@@ -286,9 +281,9 @@ class LedgerCheck:
             known = any(isinstance(event, FactRemoved) and _alike(event.fact, fact) for event in then.events)
         return None if known else f"restores fact {fact.id}, which commit {commit.cause.target} does not have so"
 
-    def _then(self, commit: Commit) -> _Restorable | None:
+    def _restorable(self, commit: Commit) -> _Restorable | None:
         """Return the content that an undo may restore; None where it is unknown."""
-        return self._restorable.get((commit.cause.kind, commit.cause.target or 0))
+        return self._undone.get((commit.cause.kind, commit.cause.target or 0))
 
     def _check_removal(self, commit: Commit, event: FactRemoved) -> str | None:
         fact, kind = event.fact, commit.cause.kind
@@ -300,7 +295,7 @@ class LedgerCheck:
         if reasons is not None and event.reason not in reasons:
             return f"removes fact {fact.id} with the reason {event.reason}, which commits of its kind do not have"
         if kind == "revert" and event.reason == "revert":
-            then = self._then(commit)
+            then = self._restorable(commit)
             added = then is None or any(isinstance(e, FactAdded) and e.fact.id == fact.id for e in then.events)
             if then is not None and not added and fact.id not in then.unknown:
                 return f"takes back fact {fact.id}, which commit {commit.cause.target} did not add"
@@ -334,7 +329,7 @@ class LedgerCheck:
     def _check_restoring(self, commit: Commit, event: FactRevised) -> str | None:
         if commit.cause.kind == "rollback":
             return self._check_return(commit, event.after)
-        then = self._then(commit)
+        then = self._restorable(commit)
         if then is None or event.after.id in then.unknown:
             return None
         # A fact that was removed and added again under its id is restored by one event; later confirmations stay, and
@@ -373,7 +368,7 @@ class LedgerCheck:
         return None
 
     def _check_section_back(self, commit: Commit, event: SummaryUpdated) -> str | None:
-        then, name = self._then(commit), event.section
+        then, name = self._restorable(commit), event.section
         if then is None or name in then.unknown_sections:
             return None
         if commit.cause.kind == "rollback":
@@ -398,7 +393,7 @@ class LedgerCheck:
             return None if event.before is None else "names a policy before it"
         if event.before != self.fold.policy:
             return "changes a policy that was not in force"
-        then = self._then(commit) if commit.cause.kind == "revert" else None
+        then = self._restorable(commit) if commit.cause.kind == "revert" else None
         if then is not None and not any(isinstance(e, PolicyChanged) and e.before == event.after for e in then.events):
             return f"restores a policy that commit {commit.cause.target} did not replace"
         return None

@@ -10,7 +10,6 @@ its place. A repair that is killed leaves the memory unchanged or mended.
 from __future__ import annotations
 
 import os
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Protocol
 
 import msgspec
 
-from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Inspection, decode, inspect
+from backstory.ledger.core.commit import EMPTY, UNREADABLE, Commit, Head, Inspection, decode, inspect
 from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.disk.files import free_name, sync_folder, translated, write_new
@@ -28,11 +27,10 @@ from backstory.ledger.engines.port import EventStore, Record
 from backstory.projections.document.document import DocumentFile, render
 from backstory.projections.history.moment import memories_when, replay
 from backstory.projections.integrity.remedies import Check, counted, failed_check
-from backstory.projections.integrity.stream_check import Hashes
 from backstory.projections.integrity.verify import INDEX, verify
 
 
-class LineSpan(msgspec.Struct, frozen=True):
+class LineSpan(msgspec.Struct, frozen=True, gc=False):
     """Adjacent lines: their half-open byte range, the last line break included."""
 
     begin: int
@@ -59,73 +57,44 @@ class Salvage(msgspec.Struct, frozen=True):
     whole: bool
 
 
-class _Piece(msgspec.Struct, frozen=True):
-    """An intact line that does not follow the intact lines before it."""
+class _Line(msgspec.Struct, frozen=True, gc=False):
+    """An intact line; `in_order` if it continues the chain of such lines that the file begins with."""
 
     seq: int
     prev: str
     hash: str
     span: LineSpan
     erased: int
-
-
-class _Stem:
-    """The lines that form a chain in the order of the file; takes 48 bytes per line."""
-
-    def __init__(self) -> None:
-        self.hashes = Hashes()
-        self.last = EMPTY.hash
-        self._spans = array("Q")
-        self._erased: dict[int, int] = {}
-
-    def __len__(self) -> int:
-        return len(self.hashes)
-
-    def grow(self, found: Inspection, span: LineSpan) -> bool:
-        """Add a line, if it follows the last one, and return whether it does."""
-        if (found.seq, found.prev) != (len(self) + 1, self.last):
-            return False
-        self.hashes.add(found.seq, found.hash)
-        self.last = found.hash
-        self._spans.extend((span.begin, span.end))
-        if found.erased:
-            self._erased[found.seq] = len(found.erased)
-        return True
-
-    def span(self, seq: int) -> LineSpan:
-        return LineSpan(self._spans[2 * seq - 2], self._spans[2 * seq - 1])
-
-    def erased(self, seq: int) -> int:
-        return self._erased.get(seq, 0)
-
-    def has(self, seq: int, digest: str) -> bool:
-        return digest == (EMPTY.hash if seq == 0 else self.hashes.get(seq))
+    in_order: bool
 
 
 def salvage(store: EventStore, stream: str) -> Salvage:
-    """Find the longest intact chain in a stream; takes about 400 bytes of memory per line out of order.
+    """Find the longest intact chain in a stream; takes about 430 bytes of memory per line.
 
     Raises:
         StoreError: The stream cannot be read, or has a newer format.
     """
-    stem = _Stem()
-    loose: list[_Piece] = []
+    lines: list[_Line] = []
     unread = 0
+    last = EMPTY
     for record in store.read(stream):
-        span = LineSpan(record.byte, record.byte + len(record.line) + 1)
         found = _inspected(record)
         if found is None:
             unread += 1
-        elif not stem.grow(found, span):
-            loose.append(_Piece(found.seq, found.prev, found.hash, span, len(found.erased)))
-    branch = _longest(stem, loose)
-    left = branch[0].seq - 1 if branch else len(stem)
-    spans = _joined([*_stem_spans(stem, left, loose), *(piece.span for piece in branch)])
-    kept = left + len(branch)
-    found_commits = len(stem) + len({piece.hash for piece in loose if not stem.has(piece.seq, piece.hash)})
-    lines = (record.line for record in store.read(stream) if spans and record.byte == spans[0].begin)
-    first = next(map(decode, lines), None)
-    return Salvage(spans, first, kept, found_commits - kept, unread, whole=not loose and not unread)
+            continue
+        in_order = (found.seq, found.prev) == (last.seq + 1, last.hash)
+        # One text for all lines that are in order, not two.
+        prev = last.hash if in_order else found.prev
+        if in_order:
+            last = Head(found.seq, found.hash)
+        span = LineSpan(record.byte, record.byte + len(record.line) + 1)
+        lines.append(_Line(found.seq, prev, found.hash, span, len(found.erased), in_order))
+    chain = _longest(lines)
+    spans = _joined(line.span for line in chain)
+    lost = len({line.hash for line in lines}) - len(chain)
+    kept = (record.line for record in store.read(stream) if spans and record.byte == spans[0].begin)
+    whole = not unread and all(line.in_order for line in lines)
+    return Salvage(spans, next(map(decode, kept), None), len(chain), lost, unread, whole)
 
 
 def _inspected(record: Record) -> Inspection | None:
@@ -138,37 +107,22 @@ def _inspected(record: Record) -> Inspection | None:
     return found if found.intact else None
 
 
-def _longest(stem: _Stem, loose: Iterable[_Piece]) -> list[_Piece]:
-    """Return the branch that leaves the stem and leads further than the stem, or an empty list."""
-    joined: dict[str, _Piece] = {}
-    best: _Piece | None = None
-    for piece in sorted(loose, key=lambda piece: piece.seq):
-        before = joined.get(piece.prev)
-        follows = stem.has(piece.seq - 1, piece.prev) or (before is not None and before.seq == piece.seq - 1)
-        if not follows or stem.has(piece.seq, piece.hash):
-            continue
-        known = joined.get(piece.hash)
-        if known is None or piece.erased > known.erased:
-            joined[piece.hash] = piece
-            if piece.seq > (best.seq if best is not None else len(stem)) or (known is not None and known is best):
-                best = piece
-    branch = []
+def _longest(lines: Iterable[_Line]) -> list[_Line]:
+    """Return the longest chain; of equal ones that in the order of the file, of copies the one with more erased."""
+    joined: dict[str, _Line] = {}
+    best: _Line | None = None
+    for line in sorted(lines, key=lambda line: (line.seq, not line.in_order)):
+        before, known = joined.get(line.prev), joined.get(line.hash)
+        follows = line.prev == EMPTY.hash if line.seq == 1 else before is not None and before.seq == line.seq - 1
+        if follows and (known is None or line.erased > known.erased):
+            joined[line.hash] = line
+            if best is None or line.seq > best.seq or best is known:
+                best = line
+    chain = []
     while best is not None:
-        branch.append(best)
-        best = None if stem.has(best.seq - 1, best.prev) else joined[best.prev]
-    return branch[::-1]
-
-
-def _stem_spans(stem: _Stem, count: int, loose: Iterable[_Piece]) -> Iterator[LineSpan]:
-    """Yield the spans of the stem's first lines; a later copy with more erased content replaces a line."""
-    more_erased: dict[int, _Piece] = {}
-    for piece in loose:
-        if stem.has(piece.seq, piece.hash):
-            least = more_erased[piece.seq].erased if piece.seq in more_erased else stem.erased(piece.seq)
-            if piece.erased > least:
-                more_erased[piece.seq] = piece
-    for seq in range(1, count + 1):
-        yield more_erased[seq].span if seq in more_erased else stem.span(seq)
+        chain.append(best)
+        best = joined.get(best.prev)
+    return chain[::-1]
 
 
 def _joined(spans: Iterable[LineSpan]) -> tuple[LineSpan, ...]:

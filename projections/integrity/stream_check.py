@@ -19,6 +19,9 @@ from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.events import Erased, Redacted
 from backstory.ledger.engines.port import EventStore, Record
 
+NOT_OURS = "its hash is valid, but no rule writes such a commit"
+"""The end of each message of an impossible commit."""
+
 _MOST_REPORTED = 1_000
 _WHOLE = ("torn_tail", "impossible")
 """The kinds of problem that do not prevent reading and folding the lines."""
@@ -183,6 +186,14 @@ class StreamCheck:
         else:
             self._unreported.setdefault(kind, problem)
 
+    def found_here(self, kind: str, message: str) -> None:
+        """Add a problem of the line that was read last."""
+        self.found(kind, self.lines, self.byte, message)
+
+    def impossible(self, commit: Commit, violation: str) -> None:
+        """Add the problem of a commit, read last, that no rule writes."""
+        self.found_here("impossible", f"commit {commit.seq} ({commit.cause.kind}) {violation}; {NOT_OURS}")
+
     @property
     def problems(self) -> list[Problem]:
         """The problems, in the order of the lines."""
@@ -208,7 +219,7 @@ class StreamCheck:
         except UNREADABLE as error:
             problem = f"is not a commit ({error})"
         if problem is not None:
-            self.found("altered", number, record.byte, f"the line {problem}")
+            self.found_here("altered", f"the line {problem}")
             self.unread += 1
             return None
         line = _Line(found.seq, found.prev, number, record.byte)
@@ -223,22 +234,22 @@ class StreamCheck:
         try:
             commit = decode(record.line)
         except UNREADABLE as error:
-            self.found("altered", number, record.byte, f"the line cannot be read ({error})")
+            self.found_here("altered", f"the line cannot be read ({error})")
             return None
         for index in stubs_of(commit).difference(found.erased):
             # Only a forger writes one: it would pass for an erasure that needs no redaction.
             slot = Slot(found.seq, index, number, record.byte)
-            self.found("impossible", number, record.byte, f"{slot} is a stub, and has the salt of content: forged")
+            self.found_here("impossible", f"{slot} is a stub, and has the salt of content: forged")
         return commit
 
     def _place(self, line: _Line, found: Inspection) -> None:
         """Check the position of an intact line; after unreadable lines only the order can be checked."""
         position = f"the line has seq {line.seq} after {self.head.seq}"
         if line.seq in self.hashes:
-            self.found("duplicate_seq", line.number, line.byte, f"{position}, which exists already")
+            self.found_here("duplicate_seq", f"{position}, which exists already")
             return
         if line.seq <= self.head.seq:
-            self.found("reordered", line.number, line.byte, position)
+            self.found_here("reordered", position)
             self._late.append(line.seq)
             self._loose.append(line)
             return

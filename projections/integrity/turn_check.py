@@ -7,7 +7,6 @@ covers it, or one more after it was restored. After damage or an erased cause th
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from types import MappingProxyType
@@ -16,8 +15,9 @@ import msgspec
 
 from backstory.ledger.core.commit import UNREADABLE, Commit, head_of
 from backstory.ledger.core.events import Erased, TurnRange, TurnRecorded, TurnRestored, TurnSuperseded, UpdateFailed
-from backstory.projections.integrity.ledger_check import NOT_OURS
-from backstory.projections.integrity.stream_check import StreamCheck
+from backstory.ledger.threads import ranges
+from backstory.ledger.threads.ranges import Ranges
+from backstory.projections.integrity.stream_check import NOT_OURS, StreamCheck
 
 _EVENTS: Mapping[str, frozenset[type]] = MappingProxyType(
     {
@@ -51,8 +51,7 @@ class TranscriptCheck:
         violation = self._violation(commit) if self.sure else None
         self._at = max(self._at, commit.at)
         if violation is not None:
-            message = f"commit {commit.seq} ({cause.kind}) {violation}; {NOT_OURS}"
-            self._check.found("impossible", self._check.lines, self._check.byte, message)
+            self._check.impossible(commit, violation)
         if self.sure and cause.thread is not None and cause.turns is not None:
             self._count(commit, cause.thread, cause.turns)
 
@@ -107,7 +106,7 @@ class TranscriptCheck:
             problem = f"the line does not hold the turns {first} to {last} of thread {thread} that it states"
         if problem is not None:
             kind = "missing" if first > expected else "altered"
-            self._check.found(kind, self._check.lines, self._check.byte, problem)
+            self._check.found_here(kind, problem)
         self.last[thread] = max(last, expected - 1)
 
 
@@ -115,8 +114,7 @@ class _Claims:
     """The turns of one thread that ledger commits cover, in a compact array."""
 
     def __init__(self) -> None:
-        self.ranges: list[tuple[int, int]] = []
-        """Disjoint and in order; adjacent ranges are joined."""
+        self.covered: Ranges = []
         self.furthest = 0
         """The last turn that a commit names."""
         self.named_by = 0
@@ -132,20 +130,6 @@ class _Claims:
         if any(a > b for a, b in pairwise(firsts)):
             order = sorted(range(len(firsts)), key=firsts.__getitem__)
             self.numbers = array("q", [n for i in order for n in self.numbers[i * _NUMBERS : (i + 1) * _NUMBERS]])
-
-    def overlaps(self, first: int, last: int) -> bool:
-        place = bisect_left(self.ranges, (first, 0))
-        before = place > 0 and self.ranges[place - 1][1] >= first
-        return before or (place < len(self.ranges) and self.ranges[place][0] <= last)
-
-    def met(self, first: int, last: int) -> list[tuple[int, int]]:
-        return [(a, b) for a, b in self.ranges if a <= last and first <= b]
-
-    def cover(self, first: int, last: int) -> None:
-        if self.ranges and self.ranges[-1][1] == first - 1:
-            self.ranges[-1] = (self.ranges[-1][0], last)
-        else:
-            insort(self.ranges, (first, last))
 
 
 class CoverageCheck:
@@ -172,7 +156,7 @@ class CoverageCheck:
         if cause.turns is not None and commit.seq not in self._violations:
             self._cover(commit, cause.thread, cause.turns)
         if commit.seq in self._violations:
-            self._report(commit, self._check.lines, self._check.byte)
+            self._check.impossible(commit, self._violations.pop(commit.seq))
 
     def _note(self, commit: Commit, thread: str, turns: TurnRange) -> None:
         if not 1 <= turns.first <= turns.last <= _ANY:
@@ -184,17 +168,14 @@ class CoverageCheck:
 
     def _cover(self, commit: Commit, thread: str, turns: TurnRange) -> None:
         claims, first, last = self._threads[thread], turns.first, turns.last
-        if claims.overlaps(first, last):
+        before = ranges.overlap(claims.covered, first, last)
+        if before:
             bare = msgspec.structs.replace(commit, events=())
-            self._again += [(bare, thread, max(a, first), min(b, last)) for a, b in claims.met(first, last)]
+            self._again += [(bare, thread, max(a, first), min(b, last)) for a, b in before]
             return
-        claims.cover(first, last)
+        ranges.add(claims.covered, first, last)
         pin = commit.cause.transcript
         claims.numbers.extend((first, last, commit.seq, self._cleared, _ANY if pin is None else min(pin.seq, _ANY)))
-
-    def _report(self, commit: Commit, line: int, byte: int) -> None:
-        message = f"commit {commit.seq} ({commit.cause.kind}) {self._violations.pop(commit.seq)}"
-        self._check.found("impossible", line, byte, f"{message}; {NOT_OURS}")
 
     # Comparison with the transcript.
 

@@ -281,13 +281,10 @@ def _check_first(commit: Commit, check: StreamCheck, scope: Scope, stream: str) 
         return
     owner = Scope(commit.cause.user, commit.cause.agent)
     if owner != scope:
-        message = f"the log belongs to {owner}, not to {scope}: was the file exchanged?"
-        check.found("altered", check.lines, check.byte, message)
+        check.found_here("altered", f"the log belongs to {owner}, not to {scope}: was the file exchanged?")
     is_a = TRANSCRIPT if commit.cause.kind == "record" else LEDGER
     if is_a != stream:
-        check.found(
-            "altered", check.lines, check.byte, f"the log is a {is_a}, not a {stream}: were the files exchanged?"
-        )
+        check.found_here("altered", f"the log is a {is_a}, not a {stream}: were the files exchanged?")
 
 
 class _Difference(msgspec.Struct, frozen=True):

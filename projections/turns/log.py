@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import msgspec
@@ -32,9 +32,9 @@ class TurnIndex:
     def __init__(self, rows: Iterable[TurnRow] = (), *, ignore_id: bool = False) -> None:
         self._ignore_id = ignore_id
         self.all = Series()
-        self._roles: defaultdict[str, Series] = defaultdict(Series)
-        self._actions: defaultdict[str, Series] = defaultdict(Series)
-        self._addresses: defaultdict[str, Series] = defaultdict(Series)
+        self.roles: defaultdict[str, Series] = defaultdict(Series)
+        self.actions: defaultdict[str, Series] = defaultdict(Series)
+        self.addresses: defaultdict[str, Series] = defaultdict(Series)
         self._ids: dict[str, Series | TurnRow] = {}
         self._words: defaultdict[int, Series] | None = defaultdict(Series) if ignore_id else None
         """Built when a message without an id is first compared."""
@@ -91,10 +91,10 @@ class TurnIndex:
 
     def _places(self, said: TurnView) -> list[Series]:
         """The series that a turn is in."""
-        places = [self._roles[said.role]]
+        places = [self.roles[said.role]]
         if said.cause_by is not None:
-            places.append(self._actions[said.cause_by])
-        places += [self._addresses[name] for name in _addresses(said)]
+            places.append(self.actions[said.cause_by])
+        places += [self.addresses[name] for name in _addresses(said)]
         return places
 
     def _twin(self, said: MessageWords) -> TurnRow | None:
@@ -111,22 +111,6 @@ class TurnIndex:
         """Return the serial of the first of the `k` newest turns; 0 where that is all of them, and for 0."""
         first = self.all.from_end(newest) if newest else None
         return 0 if first is None else first.serial
-
-    def of_role(self, role: str, since: int) -> list[TurnRow]:
-        """Return what a role said, from a serial on."""
-        return _rows(self._roles, role, since)
-
-    def of_action(self, action: str, since: int) -> list[TurnRow]:
-        """Return what an action caused."""
-        return _rows(self._actions, action, since)
-
-    def addressed_to(self, name: str, since: int) -> list[TurnRow]:
-        """Return the turns addressed to a name, or to all."""
-        for_all = _rows(self._addresses, TO_ALL, since)
-        by_name = [] if name == TO_ALL else _rows(self._addresses, name, since)
-        if not (for_all and by_name):
-            return for_all or by_name
-        return sorted({row.serial: row for row in (*for_all, *by_name)}.values(), key=lambda row: row.serial)
 
     def of_id(self, turn_id: str) -> TurnRow | None:
         """Return the newest turn of an id."""
@@ -171,11 +155,6 @@ def _addresses(said: TurnView) -> tuple[str, ...]:
         return (TO_ALL,)
     # Each addressee once.
     return said.send_to if len(said.send_to) == 1 else tuple(dict.fromkeys(said.send_to))
-
-
-def _rows(by: dict[str, Series], key: str, since: int) -> list[TurnRow]:
-    known = by.get(key)
-    return [] if known is None else known.since(since)
 
 
 class TurnFilter(msgspec.Struct, frozen=True):
@@ -223,18 +202,23 @@ class TurnQuery:
 
     def of_role(self, role: str) -> list[TurnView]:
         """Return what was said in a role."""
-        return _said(self._index.of_role(role, self._since))
+        return self._under(self._index.roles, (role,))
 
     def of_actions(self, actions: Iterable[str]) -> list[TurnView]:
         """Return what was caused by any of some actions."""
-        found = [self._index.of_action(action, self._since) for action in dict.fromkeys(actions)]
-        if len(found) == 1:
-            return _said(found[0])
-        return _said(sorted((row for rows in found for row in rows), key=lambda row: row.serial))
+        return self._under(self._index.actions, actions)
 
     def addressed_to(self, name: str) -> list[TurnView]:
         """Return the turns addressed to a name, or to all."""
-        return _said(self._index.addressed_to(name, self._since))
+        return self._under(self._index.addresses, (name, TO_ALL))
+
+    def _under(self, by: Mapping[str, Series], keys: Iterable[str]) -> list[TurnView]:
+        """Return the turns under some keys, each once, in the order they were recorded."""
+        found = [rows for key in dict.fromkeys(keys) if key in by and (rows := by[key].since(self._since))]
+        if len(found) == 1:
+            return _said(found[0])
+        merged = {row.serial: row for rows in found for row in rows}
+        return [merged[serial].said for serial in sorted(merged)]
 
     def knows(self, turn_id: str | None, said: MessageWords, *, thread: str | None = None, k: int = 0) -> bool:
         """Whether a message is among the newest `k` turns (0: all)."""

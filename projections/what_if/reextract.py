@@ -27,11 +27,11 @@ from backstory.ledger.core.memory import Fold, Memory
 from backstory.ledger.extraction.models.model import Answer, Model, Prompt, usage_of
 from backstory.ledger.extraction.models.recorded import RecordedReply
 from backstory.ledger.learning.updater import Job, Updater
-from backstory.ledger.log.commits import read_durable_commits
+from backstory.ledger.log.commits import read_commits, read_durable_commits
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.text.tokens import estimate_tokens
 from backstory.ledger.threads.transcript import Thread
-from backstory.projections.what_if.counterfactual import Counterfactual, is_torn
+from backstory.projections.what_if.counterfactual import Counterfactual, WhatIfRun, is_torn
 from backstory.projections.what_if.in_memory_scope import Alignment, InMemoryScope
 
 
@@ -111,14 +111,18 @@ class UpdateCounts(msgspec.Struct, frozen=True):
     failures: dict[str, int] = {}
 
 
-class RecordedTurns:
-    """The turns of a transcript as they stood when an update was made, before later edits."""
+class RecordedLedger:
+    """A ledger to ask about again, with its turns as they stood when an update was made, before later edits.
 
-    def __init__(
-        self, turns: Callable[[str, TurnRange], Sequence[Turn]], transcript: Callable[[], Iterable[Commit]]
-    ) -> None:
+    Args:
+        writer: the writer of the scope, which is only read.
+        turns: returns a thread's turns that were not erased, of some ordinals.
+    """
+
+    def __init__(self, writer: Writer, turns: Callable[[str, TurnRange], Sequence[Turn]]) -> None:
+        self.writer = writer
+        self.commits = WhatIfRun(writer.store, writer.ledger, writer.memory().seq)
         self._turns = turns
-        self._transcript = transcript
         self._changes: dict[tuple[str | None, int], list[tuple[int, bool]]] | None = None
         """By thread and ordinal: the commits that superseded a turn (False) or restored it (True)."""
 
@@ -144,7 +148,7 @@ class RecordedTurns:
         """Whether a turn stood at a head of the transcript, or stands now, where `pin` is None."""
         if self._changes is None:
             self._changes = {}
-            for commit in self._transcript():
+            for commit in read_commits(self.writer.store, self.writer.transcript_stream):
                 for event in commit.events:
                     if isinstance(event, TurnSuperseded | TurnRestored):
                         changes = self._changes.setdefault((commit.cause.thread, event.n), [])
@@ -175,14 +179,6 @@ class Rerun(msgspec.Struct, frozen=True):
     erased: tuple[int, ...]
     unanswered: tuple[int, ...]
     last_error: str = ""
-
-
-class RecordedLedger(msgspec.Struct, frozen=True):
-    """The input of a reextraction; the commits are iterated twice, and the writer is only read."""
-
-    commits: Iterable[Commit]
-    turns: RecordedTurns
-    writer: Writer
 
 
 Models = Callable[[str], Model | None]
@@ -278,7 +274,7 @@ class _Run:
             return self._history.decide(commit)
         failure = commit.first(UpdateFailed)
         turns = cause.turns if failure is None else failure.turns
-        stood = None if turns is None or is_torn(commit) else self._ledger.turns.turns(cause, turns)
+        stood = None if turns is None or is_torn(commit) else self._ledger.turns(cause, turns)
         # Without turns and without a failure the answer came too late: that commit is decided again below.
         if stood is None and (failure is not None or turns is not None):
             self._erased.append(commit.seq)
@@ -325,7 +321,7 @@ class _Run:
         with self._ledger.writer.reader.state() as state:
             known = state.transcript.threads.get(cause.thread or "") or Thread(cause.thread or "")
             kept = [(turn, seq) for turn, seq in zip(known.turns, known.seqs, strict=True) if turn is not None]
-        return self._ledger.turns.citable(cause, kept)
+        return self._ledger.citable(cause, kept)
 
     def _count_recorded(self, commit: Commit, failure: UpdateFailed | None) -> None:
         cause, then = commit.cause, self._then

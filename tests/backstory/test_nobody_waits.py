@@ -404,7 +404,7 @@ def test_no_read_waits_long_for_who_keeps_a_file_beside_the_logs(home: Path, loc
         expected = {name: read(before.memory("ada")) for name, read in READS.items()}
         naps = FakeClock()
         memory = bs.memory("ada")
-        bs._services.states(ADA).index._file._clock = naps
+        bs._services.states(ADA).index._clock = naps
         bs._services.states.usage.locks._clock = naps
         with held(home / ADA.folder / lock):
             for name, read in READS.items():
@@ -420,7 +420,7 @@ def test_who_waits_to_delete_the_index_keeps_nobody_waiting(home: Path, monkeypa
         expected = memory.log()
         stuck = Stuck(bs, monkeypatch)
         index = bs._services.states(ADA).index
-        index._file._clock = naps = _Napping(stuck)
+        index._clock = naps = _Napping(stuck)
         lock = home / ADA.folder / "index.lock"
         with held(lock):
             stuck.start(index.purge)

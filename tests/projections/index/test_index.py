@@ -995,7 +995,7 @@ def test_deleting_takes_away_the_file_and_all_that_was_left_beside_it(tmp_path, 
     index.purge()
     index.follow()
     assert_right(other, tmp_path)
-    assert other._file._file.inode == file_of(tmp_path).stat().st_ino
+    assert other._file.inode == file_of(tmp_path).stat().st_ino
     index.purge()
     index_of(tmp_path / "nowhere").purge()
     assert not (tmp_path / "nowhere").exists()
@@ -1009,12 +1009,12 @@ def test_deleting_waits_for_those_who_have_it_in_use(tmp_path, tiny):
     clock = FakeClock()
     file = IndexFile(JsonlStore(tmp_path), ADA, file_of(tmp_path), lock_timeout=5, clock=clock)
     with pytest.raises(LockTimeoutError, match=r"index\.lock is held by another process after 5 s"):
-        file.delete()
+        file.purge()
     assert sum(clock.slept) >= 5
     assert file.ask(lambda at: at.tip.ledger.head.seq) > 0
     assert file_of(tmp_path).exists()
     os.close(held)
-    file.delete()
+    file.purge()
     assert not file_of(tmp_path).exists()
 
 
@@ -1059,13 +1059,13 @@ def test_a_forked_process_lets_the_parents_connection_alone(tmp_path, tiny):
     life = Life(tmp_path).live(20)
     index = index_of(tmp_path)
     index.follow()
-    last, opened = index.last(), index._file._file
+    last, opened = index.last(), index._file
 
     def child():
         index.renew()
         life.memory().add_fact("from the child")
         index.follow()
-        os._exit(0 if index.last() == last + 1 and index._file._file is not opened else 1)
+        os._exit(0 if index.last() == last + 1 and index._file is not opened else 1)
 
     process = multiprocessing.get_context("fork").Process(target=child)
     process.start()

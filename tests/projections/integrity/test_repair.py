@@ -206,6 +206,13 @@ def test_what_was_erased_does_not_come_back_from_a_line_that_is_there_twice(home
     assert home.file(LEDGER).read_bytes() == as_file(lines)
 
 
+def test_of_two_copies_of_the_last_commit_the_one_with_more_erased_is_kept(home: Home) -> None:
+    bare = erase(home.ledger[-1], 0)
+    home.put(LEDGER, [*home.ledger, bare])
+    assert mend(home)[LEDGER].ok
+    assert home.file(LEDGER).read_bytes() == as_file([*home.ledger[:-1], bare])
+
+
 def test_a_document_that_a_person_edited_is_moved_aside_and_written_anew(home: Home) -> None:
     right = home.document.read_bytes()
     edited = right.replace(b"tea", b"gin")
