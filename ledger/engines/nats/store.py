@@ -14,7 +14,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
@@ -100,7 +100,7 @@ class NatsStore:
 
     def append(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
         """Append lines, up to 1000 of them all at once; see `EventStore.append`."""
-        with self._holds.among_threads(stream) as hold:
+        with self._holds.among_threads(stream, self._timeout) as hold:
             for start in range(0, len(lines), _MOST_AT_ONCE):
                 self._append(stream, lines[start : start + _MOST_AT_ONCE], expected + start, hold)
 
@@ -367,12 +367,10 @@ class NatsStore:
         with self._holds.locked(stream, wait=wait):
             yield
 
-    @contextmanager
-    def lease(self, stream: str, name: str) -> Iterator[bool]:
+    def lease(self, stream: str, name: str) -> AbstractContextManager[bool]:
         """Try to be the only one at work on something; see `EventStore.lease`."""
         self._setup.ensure()
-        with self._holds.lease(stream, name) as mine:
-            yield mine
+        return self._holds.lease(stream, name)
 
     def capabilities(self) -> Capabilities:
         """See `EventStore.capabilities`."""
