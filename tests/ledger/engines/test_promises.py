@@ -1,4 +1,4 @@
-"""Every engine locks the streams of a removal in one order, which is also that of an erasure, and follows one stream."""
+"""Every engine locks the streams of a removal in the order of an erasure, and follows one stream only."""
 
 from __future__ import annotations
 
