@@ -82,7 +82,7 @@ class NamedLocks(Generic[_H]):
             self._release(hold)
 
     @contextmanager
-    def _among_threads(self, name: str, timeout: float) -> Iterator[_H]:
+    def among_threads(self, name: str, timeout: float) -> Iterator[_H]:
         """Keep the other threads of this process off, and only these.
 
         Raises:

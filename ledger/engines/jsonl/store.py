@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from io import BufferedReader
 from pathlib import Path
@@ -26,6 +26,7 @@ from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, head_of
 from backstory.ledger.disk.files import (
     last_line,
     opened_to_read,
+    sync,
     sync_above,
     sync_data,
     sync_folder,
@@ -33,7 +34,6 @@ from backstory.ledger.disk.files import (
     write_whole,
 )
 from backstory.ledger.disk.locks import FileLocks, kept_free, leased
-from backstory.ledger.engines.jsonl.erasing import remove_moved_aside, write_erased
 from backstory.ledger.engines.jsonl.folder_names import FolderNames, stream_names
 from backstory.ledger.engines.jsonl.heads import (
     FilePlace,
@@ -47,13 +47,15 @@ from backstory.ledger.engines.jsonl.keys import StreamKeys
 from backstory.ledger.engines.jsonl.removal import Removals
 from backstory.ledger.engines.jsonl.seal import FileSeal
 from backstory.ledger.engines.port import Capabilities, Record, RemovedLog, Seal, StreamState
-from backstory.ledger.engines.promises import followed, must_follow, other_version
+from backstory.ledger.engines.promises import followed, must_be_erasure, must_follow, other_version
 
 _log = logging.getLogger(__name__)
 
 _FOLLOW_POLL_SECONDS = 0.2
 _TO_WRITE = os.O_RDWR | os.O_APPEND
 _REMEMBERED = 4096
+_MOVED_ASIDE = ("{}.torn-*", "{}.damaged-*", ".{}.mending", ".{}.copying", ".{}.erasing")
+"""What a crash, a repair, or a repair or an erasure that was killed leaves beside a log."""
 
 
 class JsonlStore:
@@ -344,7 +346,7 @@ class JsonlStore:
         path = self.path(stream)
         with self.locked(stream), translated(path, "write"):
             self._seal.must_allow()
-            remove_moved_aside(path)
+            _remove_moved_aside(path)
             if not lines:
                 return
             descriptor = os.open(path, _TO_WRITE)
@@ -355,7 +357,7 @@ class JsonlStore:
                 os.close(descriptor)
             for sidecar in path.parent.glob(f"{path.stem}.torn-*"):
                 sidecar.unlink()
-            write_erased(path, stream, self.read(stream), lines)
+            _write_erased(path, stream, self.read(stream), lines)
             self._known(stream).forget()
             sync_folder(path.parent)
 
@@ -415,3 +417,29 @@ def _is_next(file: BufferedReader, byte: int, seq: int) -> bool:
 
 def _begins_line(file: BufferedReader, byte: int) -> bool:
     return byte == 0 or os.pread(file.fileno(), 1, byte - 1) == b"\n"
+
+
+def _remove_moved_aside(path: Path) -> None:
+    """Remove the files that were moved aside from a log: they may hold what is erased."""
+    for moved in _MOVED_ASIDE:
+        for sidecar in path.parent.glob(moved.format(path.stem)):
+            sidecar.unlink()
+
+
+def _write_erased(path: Path, stream: str, records: Iterable[Record], lines: Mapping[int, bytes]) -> None:
+    """Write a log anew with lines replaced by their erasures; after an error the old one is there as it was."""
+    fresh = path.with_name(f".{path.stem}.erasing")
+    target = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(target, "wb") as file:
+            for seq, record in enumerate(records, 1):
+                line = lines.get(seq)
+                if line is not None:
+                    must_be_erasure(stream, seq, record.line, line)
+                file.write((record.line if line is None else line) + b"\n")
+            file.flush()
+            sync(file.fileno())
+        fresh.rename(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise

@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.concurrency.jobs import Repeated
@@ -65,14 +65,6 @@ class NatsHolds(NamedLocks[StreamHold], Repeated):
         self._forget()
         self._leases: dict[str, tuple[str, int]] = {}
         self._owner = os.urandom(8).hex()
-
-    def among_threads(self, stream: str) -> AbstractContextManager[StreamHold]:
-        """Keep the other threads of this process off.
-
-        Raises:
-            LockTimeoutError: Another thread holds it.
-        """
-        return self._among_threads(stream, self._timeout)
 
     @contextmanager
     def locked(self, stream: str, *, wait: bool = True) -> Iterator[StreamHold]:
@@ -201,7 +193,8 @@ class NatsHolds(NamedLocks[StreamHold], Repeated):
         return not self.ending and (bool(self._leases) or any(hold.tip for hold in list(self._holds.values())))
 
     def _step(self) -> None:
-        for hold in list(self._holds.values()):
+        # Without a lock there is nothing to renew, and an append may keep `publishing` for long.
+        for hold in [hold for hold in list(self._holds.values()) if hold.tip is not None]:
             self._renew_lock(hold)
         for key, (subject, at) in list(self._leases.items()):
             self._renew_lease(key, subject, at)

@@ -56,15 +56,9 @@ class LoopThread:
             work.close()
             raise StoreError("the loop of the connection cannot wait for itself: ask from another thread")
         call = _Call(work)
-        self._calls.append(call)  # type: ignore[arg-type]  # what a call returns is its caller's business
         try:
-            # Who sets it wakes the loop for all: it is unset before the calls are taken.
-            if not self._awake:
-                self._awake = True
-                self.loop.call_soon_threadsafe(self._begin_all)
+            self._submit(call)
             call.answered.acquire()
-        except RuntimeError:
-            self._refuse_all()
         except BaseException:
             # An interrupted thread wakes the loop all the same: it may have said that it would.
             with suppress(RuntimeError):
@@ -82,10 +76,15 @@ class LoopThread:
 
     def begin(self, work: Coroutine[object, object, object]) -> None:
         """Carry out a coroutine without waiting for it; not if the loop is stopped."""
-        call = _Call(work)
-        self._calls.append(call)
+        self._submit(_Call(work))
+
+    def _submit(self, call: _Call[_T]) -> None:
+        self._calls.append(call)  # type: ignore[arg-type]  # what a call returns is its caller's business
         try:
-            self.loop.call_soon_threadsafe(self._begin_all)
+            # Who sets it wakes the loop for all: it is unset before the calls are taken.
+            if not self._awake:
+                self._awake = True
+                self.loop.call_soon_threadsafe(self._begin_all)
         except RuntimeError:
             self._refuse_all()
 

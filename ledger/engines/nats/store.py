@@ -14,7 +14,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
@@ -33,7 +33,6 @@ from backstory.ledger.engines.nats.holding import NatsHolds, StreamHold, name_he
 from backstory.ledger.engines.nats.jetstream import JetStream, Outgoing
 from backstory.ledger.engines.nats.messages import Tip, commit_note, is_commit, read_marker
 from backstory.ledger.engines.nats.reading import StreamReading, stream_of
-from backstory.ledger.engines.nats.sealing import Sealing
 from backstory.ledger.engines.nats.setup import Setup
 from backstory.ledger.engines.nats.subjects import COMMITS, EMPTY, KEYS, Subjects, name_of, spell
 from backstory.ledger.engines.port import Capabilities, Record, RemovedLog, Seal, StreamLook, StreamState
@@ -76,7 +75,6 @@ class NatsStore:
         self._reading = StreamReading(self._connection, self._subjects)
         self._holds = NatsHolds(self._connection, self._subjects, self._reading, lock_timeout, clock)
         self._erasing = Erasing(self._connection, self._subjects, self._reading, self._holds, clock)
-        self._sealing = Sealing(self._connection, self._subjects)
         self._timeout = lock_timeout
         register(self)
 
@@ -102,7 +100,7 @@ class NatsStore:
 
     def append(self, stream: str, lines: Sequence[bytes], expected: int) -> None:
         """Append lines, up to 1000 of them all at once; see `EventStore.append`."""
-        with self._holds.among_threads(stream) as hold:
+        with self._holds.among_threads(stream, self._timeout) as hold:
             for start in range(0, len(lines), _MOST_AT_ONCE):
                 self._append(stream, lines[start : start + _MOST_AT_ONCE], expected + start, hold)
 
@@ -321,7 +319,7 @@ class NatsStore:
 
     def set_key(self, stream: str, key: bytes | None) -> None:
         """Set the secret of a stream, or destroy it; see `EventStore.set_key`."""
-        self._must_take_changes()
+        self._setup.must_take_changes()
         wire, subject = self._wire, self._subjects.of(KEYS, stream)
         while (there := wire.last(self._subjects.jetstream_of(stream), subject)) is not None:
             wire.delete(self._subjects.jetstream_of(stream), [there.seq])
@@ -330,23 +328,19 @@ class NatsStore:
 
     def redact(self, stream: str, lines: Mapping[int, bytes]) -> None:
         """Store stubs for erased lines, and delete the originals; see `EventStore.redact`."""
-        self._must_take_changes()
+        self._setup.must_take_changes()
         with self._holds.locked(stream) as hold:
             self._erasing.redact(stream, lines, hold)
 
     def remove(self, folder: str) -> bool:
         """Remove the streams below a folder; see `EventStore.remove`."""
-        self._must_take_changes()
+        self._setup.must_take_changes()
         return self._erasing.remove(folder, sorted({*self._names(COMMITS, folder), *self._names(KEYS, folder)}))
 
     def is_removed(self, first: str) -> bool:
         """See `EventStore.is_removed`."""
         self._setup.ensure()
         return bool(first) and self._erasing.is_removed(first)
-
-    def _must_take_changes(self) -> None:
-        self._setup.ensure()
-        self._sealing.must_take_changes()
 
     def removed_logs(self) -> Iterator[RemovedLog]:
         """Yield the marks of removed logs; see `EventStore.removed_logs`."""
@@ -355,18 +349,16 @@ class NatsStore:
 
     def restore_removed(self, log: RemovedLog) -> None:
         """Put the mark of a log that was removed elsewhere; see `EventStore.restore_removed`."""
-        self._must_take_changes()
+        self._setup.must_take_changes()
         self._erasing.restore_removed(log)
 
     def seal(self) -> Seal | None:
         """Return the seal that is in force; see `EventStore.seal`."""
-        self._setup.ensure()
-        return self._sealing.seal()
+        return self._setup.seal()
 
     def set_seal(self, seal: Seal | None) -> None:
         """Seal all streams, or take the seal off; see `EventStore.set_seal`."""
-        self._setup.ensure()
-        self._sealing.set_seal(seal)
+        self._setup.set_seal(seal)
 
     @contextmanager
     def locked(self, stream: str, *, wait: bool = True) -> Iterator[None]:
@@ -375,12 +367,10 @@ class NatsStore:
         with self._holds.locked(stream, wait=wait):
             yield
 
-    @contextmanager
-    def lease(self, stream: str, name: str) -> Iterator[bool]:
+    def lease(self, stream: str, name: str) -> AbstractContextManager[bool]:
         """Try to be the only one at work on something; see `EventStore.lease`."""
         self._setup.ensure()
-        with self._holds.lease(stream, name) as mine:
-            yield mine
+        return self._holds.lease(stream, name)
 
     def capabilities(self) -> Capabilities:
         """See `EventStore.capabilities`."""

@@ -282,6 +282,16 @@ def test_a_renewal_whose_acknowledgement_is_lost_renews_all_the_same(
         assert yours
 
 
+def test_an_append_that_takes_long_keeps_no_lock_from_being_renewed(engine: NatsEngine) -> None:
+    store = engine.open()
+    other = store._holds.among_threads("users/bob/ledger", PATIENCE)
+    with store.locked(STREAM), other as appending, appending.publishing:
+        renewing = threading.Thread(target=store._holds._step)
+        renewing.start()
+        renewing.join(PATIENCE)
+        assert not renewing.is_alive()
+
+
 def test_of_a_stream_that_is_locked_or_written_to_nothing_stays_in_memory(engine: NatsEngine) -> None:
     store = engine.open()
     for number in range(3):
