@@ -25,14 +25,14 @@ from backstory.ledger.text.tokens import estimate_tokens
 
 _PACKAGED = Path(__file__).parent / "prompts"
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
-_SLOTS = frozenset({"memory", "thread", "when", "conversation", "hints", "staleness", "consolidation"})
-_SLOTS_OF_PARTS = {
+_PAGES = ("system.md", "update.md")
+_SLOTS: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(
+        _PAGES, frozenset({"memory", "thread", "when", "conversation", "hints", "staleness", "consolidation"})
+    ),
     "hints.md": frozenset({"signals"}),
     "staleness.md": frozenset({"facts", "most"}),
     "consolidation.md": frozenset({"facts", "fewest", "sources", "most"}),
-}
-_PAGES = ("system.md", "update.md")
-_SLOTS_OF_SUMMARIES = {
     "summary.md": frozenset({"thread", "when", "chars", "conversation"}),
     "summary_merging.md": frozenset({"thread", "when", "chars", "summaries"}),
     "summary_system.md": frozenset({"thread", "when", "chars"}),
@@ -50,7 +50,7 @@ NAMES = (
 )
 """Every template of an extraction, in the order of the digest."""
 
-SUMMARY_NAMES = tuple(sorted(_SLOTS_OF_SUMMARIES))
+SUMMARY_NAMES = ("summary.md", "summary_merging.md", "summary_system.md")
 """Every template of a summary, in the order of the digest."""
 
 
@@ -92,13 +92,7 @@ def load_templates(folder: Path | None = None, agent: str | None = None) -> Temp
             slot, has an unknown slot or lacks the slot of the conversation.
     """
     templates = _read(NAMES, folder, agent)
-    texts = templates.texts
-    for names in (_PAGES, *((name,) for name in NAMES if name not in _PAGES)):
-        known = _SLOTS if names == _PAGES else _SLOTS_OF_PARTS.get(names[0], frozenset())
-        for name in names:
-            _must_know_slots(name, texts[name], known)
-        _must_fill_once(names, texts)
-    if not any("conversation" in _SLOT.findall(texts[name]) for name in _PAGES):
+    if not templates.asks_for("conversation"):
         # The turns would count as learned from, although the model never saw them.
         raise ConfigError(
             f"the prompt templates {' and '.join(_PAGES)} in {folder} have no slot {{{{conversation}}}}; give one of "
@@ -114,11 +108,8 @@ def load_summary_templates(folder: Path | None = None) -> Templates:
         ConfigError: As `load_templates`; the required slot is that of the text to summarise.
     """
     templates = _read(SUMMARY_NAMES, folder)
-    for name, text in templates.texts.items():
-        _must_know_slots(name, text, _SLOTS_OF_SUMMARIES[name])
-        _must_fill_once((name,), templates.texts)
-        needed = _NEEDED.get(name)
-        if needed is not None and needed not in _SLOT.findall(text):
+    for name, needed in _NEEDED.items():
+        if needed not in _SLOT.findall(templates[name]):
             raise ConfigError(
                 f"the prompt template {name} in {folder} has no slot {{{{{needed}}}}}; give it the slot, or the model "
                 "has nothing to summarise"
@@ -141,11 +132,17 @@ def _read(names: Sequence[str], folder: Path | None, agent: str | None = None) -
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"the prompt template {path} cannot be read: {error}") from error
         digest.update(f"{hashlib.sha256(content).hexdigest()}  {name}\n".encode())
+    pages = tuple(name for name in names if name in _PAGES)
+    for together in (pages, *((name,) for name in names if name not in pages)):
+        for name in together:
+            _must_know_slots(name, texts[name])
+        _must_fill_once(together, texts)
     return Templates(texts, digest.hexdigest())
 
 
-def _must_know_slots(name: str, text: str, known: frozenset[str]) -> None:
+def _must_know_slots(name: str, text: str) -> None:
     """Refuse unknown slots: they would appear in the prompt unfilled."""
+    known = _SLOTS.get(name, frozenset())
     for meant in _MEANT_AS_SLOT.findall(text):
         if meant in known:
             continue

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from itertools import groupby
 from typing import TypeAlias
 from uuid import UUID
 
@@ -363,18 +364,9 @@ def _without_open_reasoning(kept: list[Kept]) -> list[Kept]:
 
 def _whole(messages: Iterable[Message]) -> Iterator[Message]:
     """Join the chunks of a streamed answer, which follow each other and share their id."""
-    chunks: list[Message] = []
-    for message in messages:
-        same = bool(chunks) and message.is_chunk and (message.role, message.id) == (chunks[0].role, chunks[0].id)
-        if chunks and not same:
-            yield _joined(chunks)
-            chunks = []
-        if message.is_chunk and message.id:
-            chunks.append(message)
-        else:
-            yield message
-    if chunks:
-        yield _joined(chunks)
+    # A message that is no chunk is a group of its own: an object equals no other.
+    for _, chunks in groupby(messages, lambda one: (one.role, one.id) if one.is_chunk and one.id else object()):
+        yield _joined(list(chunks))
 
 
 def _joined(chunks: list[Message]) -> Message:

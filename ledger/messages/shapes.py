@@ -116,16 +116,18 @@ def fields_of(message: object) -> Mapping[str, object]:
 
 def _held(message: object) -> Mapping[str, object] | None:
     """Return the fields of a pydantic model without the copy that a dump makes; None if it has to be dumped."""
-    held = vars(message)
-    extra = getattr(message, "__pydantic_extra__", None)
-    if extra:
-        held = {**extra, **held}
+    held = _fields_of_model(message)
     _refuse_whole(held)
     kind = held.get("role") or held.get("type")
     if not isinstance(kind, str) or not ("content" in held or is_item(kind)):
         return None
     # These are stored as JSON, and a model in them has to be dumped.
     return None if held.get("metadata") or held.get("instruct_content") is not None else held
+
+
+def _fields_of_model(model: object) -> Mapping[str, object]:
+    extra = getattr(model, "__pydantic_extra__", None)
+    return {**extra, **vars(model)} if extra else vars(model)
 
 
 def _unwrapped(message: Mapping[str, object]) -> Mapping[str, object]:
@@ -244,7 +246,6 @@ def block_fields(block: object) -> Mapping[str, object]:
     if isinstance(block, Mapping):
         return block
     if hasattr(type(block), "__pydantic_fields__"):
-        extra = getattr(block, "__pydantic_extra__", None)
-        return {**extra, **vars(block)} if extra else vars(block)
+        return _fields_of_model(block)
     kind = getattr(block, "type", None)
     return {"type": kind} | {name: getattr(block, name, None) for name in _TEXT_FIELDS} if isinstance(kind, str) else {}

@@ -15,14 +15,15 @@ _MAX_SENTENCE = 400
 
 _ENDERS = ".!?。！？"
 _CLOSERS = "\"'”’»)]}」』）】》*_"
-_TRAILING = _ENDERS + _CLOSERS + "…"
-_LIST_NUMBER = re.compile(r"\d{1,3}[.)]\s+")
+_LEADING = re.compile(r"(?:\d{1,3}[.)]\s+|[\W_])*+")
+"""List numbers and marks before a sentence."""
+_MARK = rf"[\s{re.escape(_ENDERS + _CLOSERS)}…]"
+_TRAILING = re.compile(rf"(?<!{_MARK}){_MARK}++\Z")
 
 # The look-behind lets a run of full stops be tried once, not once from each of its marks.
-_END = re.compile(rf"(?<![{_ENDERS}])[{_ENDERS}]++[{re.escape(_CLOSERS)}]*+")
+_END = re.compile(rf"(?<![{_ENDERS}])(?P<marks>[{_ENDERS}]++[{re.escape(_CLOSERS)}]*+)(?P<space>\s*)")
 _WIDE_ENDERS = frozenset("。！？")
 _LINE_START = re.compile(r"\s*(?:[-*+•]\s+|\d{1,3}[.)]\s+)?")
-_SPACE = re.compile(r"\s*")
 _LAST_WORD = re.compile(r"(?<![^\s(\[\"'])[^\s(\[\"']+$")
 _ABBREVIATIONS = frozenset({"e.g", "i.e", "vs", "mr", "mrs", "ms", "dr", "prof", "st", "fig", "cf", "al", "approx"})
 _LONGEST_ABBREVIATION = 8
@@ -72,9 +73,9 @@ def scrub_uploads(text: str) -> tuple[str, tuple[str, ...]]:
     kept: list[str] = []
     gap = False
     for line in text.split("\n"):
-        before = len(removed)
-        rest = _scrub_line(line, removed)
-        gone = len(removed) > before and not rest
+        rest, events = _scrub_line(line)
+        removed += events
+        gone = bool(events) and not rest
         # A line that goes from between two blank ones would leave two blank lines in a row.
         if gone or (gap and not rest.strip() and not "".join(kept[-1:]).strip()):
             gap = True
@@ -96,53 +97,33 @@ def _core(sentence: str) -> str:
     `scrub_uploads` relies on a sentence being judged the same whatever marks stand around it: taking a sentence out may
     move a mark from one neighbour to the other.
     """
-    at = 0
-    while at < len(sentence):
-        if number := _LIST_NUMBER.match(sentence, at):
-            at = number.end()
-        elif sentence[at].isalnum():
-            break
-        else:
-            at += 1
-    end = len(sentence)
-    while end > at and (sentence[end - 1] in _TRAILING or sentence[end - 1].isspace()):
-        end -= 1
-    return sentence[at:end]
+    return _TRAILING.sub("", _LEADING.sub("", sentence, count=1))
 
 
-def _scrub_line(line: str, removed: list[str]) -> str:
-    """Return the line without its upload events, "" when nothing else was in it, and note those in `removed`."""
-    start = _LINE_START.match(line)
-    body_at = start.end() if start else 0
-    kept: list[str] = []
-    before = len(removed)
-    last_went = False
-    for sentence, space in _sentences(line[body_at:]):
-        last_went = is_upload_event(sentence)
-        if last_went:
-            removed.append(sentence)
-        else:
-            kept.append(sentence + space)
-    if len(removed) == before:
-        return line
-    if not kept:
-        return ""
-    rest = line[:body_at] + "".join(kept)
-    return rest.rstrip() + ("\r" if line.endswith("\r") else "") if last_went else rest
+def _scrub_line(line: str) -> tuple[str, list[str]]:
+    """Return the line without its upload events, "" when nothing else was in it; and those events."""
+    body = _LINE_START.sub("", line, count=1)
+    sentences = [(sentence, space, is_upload_event(sentence)) for sentence, space in _sentences(body)]
+    removed = [sentence for sentence, _, is_event in sentences if is_event]
+    if not removed:
+        return line, removed
+    kept = "".join(sentence + space for sentence, space, is_event in sentences if not is_event)
+    rest = line.removesuffix(body) + kept if kept else ""
+    if rest and sentences[-1][2]:
+        rest = rest.rstrip() + ("\r" if line.endswith("\r") else "")
+    return rest, removed
 
 
 def _sentences(body: str) -> Iterator[tuple[str, str]]:
     """Yield the sentences of one line, each with the space behind it."""
     at = 0
     for found in _END.finditer(body):
-        end = found.end()
-        spaced = end == len(body) or body[end].isspace()
-        if _WIDE_ENDERS.isdisjoint(found[0]) and (not spaced or _abbreviates(body, found.start(), found[0])):
+        marks, space, end = found["marks"], found["space"], found.end()
+        within = not space and end < len(body)
+        if _WIDE_ENDERS.isdisjoint(marks) and (within or _abbreviates(body, found.start(), marks)):
             continue
-        after = _SPACE.match(body, end)
-        next_at = after.end() if after else end
-        yield body[at:end], body[end:next_at]
-        at = next_at
+        yield body[at : found.end("marks")], space
+        at = end
     if at < len(body):
         rest = body[at:].rstrip()
         yield rest, body[at + len(rest) :]

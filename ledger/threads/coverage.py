@@ -227,7 +227,7 @@ class Coverage:
         """
         cleared = self._cleared(thread)
         all_parked = self._of(thread.name).parked
-        begin = bisect_right(all_parked, cleared, key=lambda parked: parked.turns.last)
+        begin = bisect_right(all_parked, cleared, key=_last)
         return [
             msgspec.structs.replace(parked, turns=run)
             for parked in all_parked[begin:]
