@@ -23,7 +23,7 @@ import msgspec
 
 from backstory.deerflow.config import HOME
 from backstory.deerflow.home_import import agents_in, import_if_due
-from backstory.deerflow.tracked_document import TrackedDocument, is_original, track, tracked
+from backstory.deerflow.tracked_document import TrackedDocument, is_original, said_in, track, tracked
 from backstory.home import Backstory
 from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.concurrency.forks import ForkLock
@@ -32,7 +32,7 @@ from backstory.ledger.core.errors import BackstoryError, ScopeError
 from backstory.ledger.core.events import Candidate
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import Scope, name_text
-from backstory.ledger.importing import changes_since, read_document
+from backstory.ledger.importing import changes_since
 from backstory.operations.document_access import DocumentAccess
 from backstory.projections.document.document import Document
 
@@ -284,12 +284,12 @@ class LedgerMemoryStorage(MemoryStorage):
             # a backup.
             if changes or not is_original(document) or base.saves == self._saved(scope):
                 return changes
-            return changes_since(_read(own.document()), document)
-        now = _read(own.document())
+            return changes_since(said_in(own.document()), document)
+        now = said_in(own.document())
         stated = document.get("lastUpdated") if isinstance(document, Mapping) else None
         then = self._loaded.get((scope, stated)) if isinstance(stated, str) else None
         # An unchanged copy of a loaded document is a restored backup, not a change of an old state.
-        if then is None or not changes_since(_read(then), document):
+        if then is None or not changes_since(said_in(then), document):
             return changes_since(now, document)
         known = {fact.id for fact in then.facts}
         return changes_since(now, document, removable=known)
@@ -309,10 +309,6 @@ def _dated(document: Document) -> Document:
     if document.last_updated:
         return document
     return msgspec.structs.replace(document, last_updated=spell_moment(SystemClock().now()))
-
-
-def _read(document: Document) -> tuple[Candidate, ...]:
-    return read_document(msgspec.to_builtins(document))
 
 
 def _scope(paths: MemoryPaths, agent_name: str | None, user_id: str | None) -> Scope:
