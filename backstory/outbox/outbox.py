@@ -441,8 +441,7 @@ class Outbox(Jobs[ConversationKey]):
             left = self._lines.drop()
             self._changed.notify_all()
         self._lose(left, "was still queued at the end")
-        for scope in {entry.scope for entry in left}:
-            self._faults.flush(scope)
+        self._faults.flush()
         return False
 
 
