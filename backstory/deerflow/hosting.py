@@ -13,7 +13,7 @@ from backstory.config.host_file import DEERFLOW, host_file_of, write_host_file
 from backstory.config.model_factory import as_model
 from backstory.deerflow.agent_markers import AgentMarkers
 from backstory.deerflow.config import Configured
-from backstory.deerflow.home_import import agents_in, import_once
+from backstory.deerflow.home_import import HomeImport, agents_in
 from backstory.deerflow.memory import HostedMemory, PlainDocument
 from backstory.deerflow.model_port import choose_model, describe_model
 from backstory.deerflow.observers import CallObserver, Hooks, RunTraces, hook_guarded
@@ -76,6 +76,7 @@ class Hosting:
             # `choose_model` has warned that the host offers none.
             consider_warned(self.home.home)
         self._fail_safe = FailSafeMemory(self.home)
+        self._imports = HomeImport(self.home)
         self._markers = AgentMarkers(self.home, settings.file_lock_timeout_seconds)
         # Turns of processes that have ended are pending, too.
         self._worker = Worker(self.home, poll_seconds=_TAKING_UP_SECONDS, gently=True)
@@ -124,7 +125,7 @@ class Hosting:
     def _import(self, scope: Scope) -> None:
         """Import DeerFlow's own files; the user's memory first, since an agent shows its summaries."""
         if self._deerflow is not None:
-            import_once(self._fail_safe, self.home, self._deerflow, scope)
+            self._imports.once(self._deerflow, scope)
 
     def _settle(self, scope: Scope) -> bool:
         return self._markers.settle(scope, lambda: HostedMemory.of(self.home.memory_of(scope).by(_DELETED)).clear())

@@ -19,7 +19,6 @@ from backstory.open_files import translate_verbs
 from backstory.operations.importing import import_document
 from backstory.projections.context import Context, last_words
 from backstory.projections.context.lines import CLOSING, OPENING
-from backstory.projections.document.document import document_of
 from backstory.services.named import live_fact
 
 _log = logging.getLogger(__name__)
@@ -49,7 +48,7 @@ class HostedMemory(MemoryHandle):
 
     def by_agent(self, actor: str, thread: str | None) -> HostedMemory:
         """Return the same memory for an agent's tool, whose changes are a model's; see `by`."""
-        return HostedMemory(self.by(actor, thread, by_model=True)._services)  # noqa: SLF001 as in `of`
+        return HostedMemory.of(self.by(actor, thread, by_model=True))
 
     @property
     def is_by_model(self) -> bool:
@@ -58,7 +57,7 @@ class HostedMemory(MemoryHandle):
 
     def plain(self) -> PlainDocument:
         """Return the document as plain objects."""
-        return _plain(document_of(self._services.memory()))
+        return _plain(self.document())
 
     def found(self, query: str, top_k: int, category: str | None) -> list[PlainDocument]:
         """Return the facts most like a query, best first, in the form of the document.
@@ -66,7 +65,7 @@ class HostedMemory(MemoryHandle):
         If search finds none, it returns facts that contain the query as a substring, by confidence, as DeerFlow's tools
         promise.
         """
-        facts = {fact.id: fact for fact in document_of(self._services.memory()).facts}
+        facts = {fact.id: fact for fact in self.document().facts}
         ids = [hit.id for hit in self.search(query, top_k=top_k, category=category)]
         if not ids:
             part = query.strip().casefold()

@@ -17,13 +17,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from backstory.deerflow.config import HOME
-from backstory.deerflow.home_import import agents_in, import_if_due
-from backstory.deerflow.tracked_document import TrackedDocument, is_original, track, tracked
+from backstory.deerflow.home_import import HomeImport, agents_in
+from backstory.deerflow.tracked_document import TrackedDocument, is_original, said_in, track, tracked
 from backstory.home import Backstory
 from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.concurrency.forks import ForkLock
@@ -32,7 +32,7 @@ from backstory.ledger.core.errors import BackstoryError, ScopeError
 from backstory.ledger.core.events import Candidate
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import Scope, name_text
-from backstory.ledger.importing import changes_since, read_document
+from backstory.ledger.importing import changes_since
 from backstory.operations.document_access import DocumentAccess
 from backstory.projections.document.document import Document
 
@@ -137,6 +137,21 @@ else:
     MemoryStorage = _contract()
 
 
+class _Opened(NamedTuple):
+    """An open home, DeerFlow's files beside it, and their import."""
+
+    home: Backstory
+    paths: MemoryPaths
+    imports: HomeImport
+
+    def own(self, scope: Scope) -> DocumentAccess:
+        """Return the document access of a memory, after the import of DeerFlow's own files."""
+        source = self.paths.source(scope)
+        if source is not None:
+            self.imports.if_due(source, scope)
+        return self.home.memory_of(scope).own
+
+
 class LedgerMemoryStorage(MemoryStorage):
     """DeerFlow's memory storage, kept as a ledger in the folder `backstory` beside DeerFlow's own files.
 
@@ -154,7 +169,7 @@ class LedgerMemoryStorage(MemoryStorage):
         # An error here would make DeerFlow use its own files, with no more than a log line.
         self._config = config
         self._lock = ForkLock()
-        self._opened: tuple[Backstory, MemoryPaths] | None = None
+        self._opened: _Opened | None = None
         self._loaded: Recent[tuple[Scope, str], Document] = Recent(_MOST_LOADED)
         self._saves: dict[Scope, int] = {}
         """The number of saves of each memory in this process."""
@@ -167,14 +182,14 @@ class LedgerMemoryStorage(MemoryStorage):
             ValueError: A name is invalid.
             BackstoryError, OSError: The memory exists and cannot be read.
         """
-        bs, paths = self._open()
-        scope = _scope(paths, agent_name, user_id)
+        opened = self._open()
+        scope = _scope(opened.paths, agent_name, user_id)
         # Read the count before the memory: a save in between may or may not be in the document.
         saves = self._saved(scope)
         try:
-            document = _dated(self._own(bs, paths, scope).document())
+            document = _dated(opened.own(scope).document())
         except (BackstoryError, OSError) as error:
-            bs.faults.note(scope, "load", error)
+            opened.home.faults.note(scope, "load", error)
             raise
         self._loaded.put((scope, document.last_updated), document)
         return track(scope, document, saves)
@@ -207,13 +222,13 @@ class LedgerMemoryStorage(MemoryStorage):
         """
         del expected_revision
         try:
-            bs, paths = self._open()
+            opened = self._open()
         except (BackstoryError, OSError):
             _log.exception("memory cannot be opened, so nothing was saved")
             return False
-        scope = _scope(paths, agent_name, user_id)
+        scope = _scope(opened.paths, agent_name, user_id)
         try:
-            own = self._own(bs, paths, scope)
+            own = opened.own(scope)
             base = tracked(memory_data, scope)
             changes = self._changes(own, scope, memory_data, base)
             own.save(changes)
@@ -222,19 +237,19 @@ class LedgerMemoryStorage(MemoryStorage):
                 base.saved(memory_data, saves)
         except (BackstoryError, OSError) as error:
             _log.error("the memory of %s was not saved: %s", scope, error)
-            bs.faults.note(scope, "save", error)
+            opened.home.faults.note(scope, "save", error)
             return False
         return True
 
     def clear_all(self, *, user_id: str | None = None) -> dict[str, object]:
         """Clear the memories of a user and of all the user's agents, and return the user's document."""
-        bs, paths = self._open()
-        scope = _scope(paths, None, user_id)
+        opened = self._open()
+        scope = _scope(opened.paths, None, user_id)
         # Import DeerFlow's own files first; otherwise the next use would import them after the clear.
-        agents = () if paths.base is None else agents_in(paths.base, scope.user)
+        agents = () if opened.paths.base is None else agents_in(opened.paths.base, scope.user)
         for owner in (scope, *(Scope(scope.user, agent) for agent in agents)):
-            self._own(bs, paths, owner)
-        bs.memory_of(Scope(scope.user)).clear(all_agents=True)
+            opened.own(owner)
+        opened.home.memory_of(Scope(scope.user)).clear(all_agents=True)
         for owner in {scope, *(one for one in tuple(self._saves) if one.user == scope.user)}:
             self._saved(owner, 1)
         return self.load(user_id=user_id)
@@ -244,9 +259,9 @@ class LedgerMemoryStorage(MemoryStorage):
         with self._lock:
             opened, self._opened = self._opened, None
         if opened is not None:
-            opened[0].close()
+            opened.home.close()
 
-    def _open(self) -> tuple[Backstory, MemoryPaths]:
+    def _open(self) -> _Opened:
         with self._lock:
             if self._opened is None:
                 paths = find_paths(self._config)
@@ -259,15 +274,8 @@ class LedgerMemoryStorage(MemoryStorage):
                     fact_confidence_threshold=0.0,
                     dedup_key="exact",
                 )
-                self._opened = bs, paths
+                self._opened = _Opened(bs, paths, HomeImport(bs))
             return self._opened
-
-    def _own(self, bs: Backstory, paths: MemoryPaths, scope: Scope) -> DocumentAccess:
-        """Return the document access of a memory, after the import of DeerFlow's own files."""
-        source = paths.source(scope)
-        if source is not None:
-            import_if_due(bs, source, scope)
-        return bs.memory_of(scope).own
 
     def _saved(self, scope: Scope, more: int = 0) -> int:
         """Add to the number of saves of a memory, and return it."""
@@ -284,12 +292,12 @@ class LedgerMemoryStorage(MemoryStorage):
             # a backup.
             if changes or not is_original(document) or base.saves == self._saved(scope):
                 return changes
-            return changes_since(_read(own.document()), document)
-        now = _read(own.document())
+            return changes_since(said_in(own.document()), document)
+        now = said_in(own.document())
         stated = document.get("lastUpdated") if isinstance(document, Mapping) else None
         then = self._loaded.get((scope, stated)) if isinstance(stated, str) else None
         # An unchanged copy of a loaded document is a restored backup, not a change of an old state.
-        if then is None or not changes_since(_read(then), document):
+        if then is None or not changes_since(said_in(then), document):
             return changes_since(now, document)
         known = {fact.id for fact in then.facts}
         return changes_since(now, document, removable=known)
@@ -309,10 +317,6 @@ def _dated(document: Document) -> Document:
     if document.last_updated:
         return document
     return msgspec.structs.replace(document, last_updated=spell_moment(SystemClock().now()))
-
-
-def _read(document: Document) -> tuple[Candidate, ...]:
-    return read_document(msgspec.to_builtins(document))
 
 
 def _scope(paths: MemoryPaths, agent_name: str | None, user_id: str | None) -> Scope:

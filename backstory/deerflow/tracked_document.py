@@ -17,6 +17,11 @@ from backstory.ledger.importing import read_document
 from backstory.projections.document.document import Document
 
 
+def said_in(document: Document) -> tuple[Candidate, ...]:
+    """Return the content of a document as candidates."""
+    return read_document(msgspec.to_builtins(document))
+
+
 class TrackedDocument:
     """The content of a document at its load or last save.
 
@@ -37,7 +42,7 @@ class TrackedDocument:
     def said(self) -> Sequence[Candidate]:
         """The content as candidates; read on first use, since most documents are never saved."""
         if isinstance(self._document, Document):
-            self._document = read_document(msgspec.to_builtins(self._document))
+            self._document = said_in(self._document)
         elif isinstance(self._document, Mapping):
             self._document = read_document(self._document)
         return self._document

@@ -39,8 +39,8 @@ class Pictures:
 
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
-        self._kept: OrderedDict[_Key, list[tuple[str, str]]] = OrderedDict()
-        """Pictures with their digests, by length, beginning and end."""
+        self._kept: OrderedDict[_Key, tuple[str, str]] = OrderedDict()
+        """The last picture of each length, beginning and end, with its digest."""
         self._size = 0
         self._mutex = ForkLock()
 
@@ -60,29 +60,26 @@ class Pictures:
     def _digest(self, picture: str) -> str:
         key = (len(picture), picture[:_ENDS], picture[-_ENDS:])
         with self._mutex:
-            known = self._kept.get(key, [])
-            if key in self._kept:
+            known, digest = self._kept.get(key, ("", ""))
+            if known:
                 self._kept.move_to_end(key)
-        # Compared without the lock: the list is never changed.
-        for other, digest in known:
-            if other == picture:
-                return digest
+        # Compared without the lock.
+        if known == picture:
+            return digest
         digest = _hashed(picture)
-        self._keep(key, picture, digest)
+        if len(picture) <= self._most:
+            self._keep(key, picture, digest)
         return digest
 
     def _keep(self, key: _Key, picture: str, digest: str) -> None:
         with self._mutex:
-            known = self._kept.get(key, [])
-            if len(picture) > self._most or any(other[1] == digest for other in known):
-                return
-            self._kept[key] = [*known, (picture, digest)]
+            if key not in self._kept:
+                self._size += len(picture)
+            self._kept[key] = picture, digest
             self._kept.move_to_end(key)
-            self._size += len(picture)
             while self._size > self._most:
-                # Pictures of one length that begin and end alike go together.
-                (length, *_), gone = self._kept.popitem(last=False)
-                self._size -= length * len(gone)
+                (length, *_), _ = self._kept.popitem(last=False)
+                self._size -= length
 
 
 def _hashed(picture: str) -> str:

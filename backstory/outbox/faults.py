@@ -212,14 +212,7 @@ class Faults:
         with self._mutex:
             return self._merged(state).faults
 
-    def flush(self, memory: HasScope | Scope) -> None:
-        """Write the pending counts of a scope."""
-        state = self.state_of(scope_of(memory))
-        with self._mutex:
-            if state.fresh:
-                self._write(state)
-
-    def close(self) -> None:
+    def flush(self) -> None:
         """Write all pending counts."""
         with self._mutex:
             for state in list(self._unwritten):

@@ -107,7 +107,7 @@ class RetryQueue:
 
     def count_of(self, scope: Scope) -> int:
         """Count the queued entries of a memory."""
-        return sum(len(queue.entries) for (owner, _), queue in self._queues.items() if owner == scope)
+        return sum(len(queue.entries) for (owner, _), queue in list(self._queues.items()) if owner == scope)
 
     def _tidy(self, key: ConversationKey) -> None:
         """Remove the queue of a thread if it is empty and unused, and the state of a scope without queues."""
@@ -272,12 +272,9 @@ class Outbox(Jobs[ConversationKey]):
 
     def let_in(self, scope: Scope, timeout: float = _PATIENCE_SECONDS) -> int:
         """Record the queued deliveries of a memory before an operation on all of it; return how many are left."""
-        with self._changed:
-            waits = self._lines.count_of(scope)
-        if not waits or self.flush(timeout):
-            return 0
-        with self._changed:
-            return self._lines.count_of(scope)
+        if self._lines.count_of(scope):
+            self.flush(timeout)
+        return self._lines.count_of(scope)
 
     def discard(self, scopes: Collection[Scope]) -> None:
         """Drop the queued deliveries of memories that are removed."""
@@ -444,8 +441,7 @@ class Outbox(Jobs[ConversationKey]):
             left = self._lines.drop()
             self._changed.notify_all()
         self._lose(left, "was still queued at the end")
-        for scope in {entry.scope for entry in left}:
-            self._faults.flush(scope)
+        self._faults.flush()
         return False
 
 

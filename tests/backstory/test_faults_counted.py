@@ -72,7 +72,7 @@ def counted(faults: Faults, scope: Scope = ADA) -> dict[tuple[str, str], int]:
 
 def test_nothing_failed_where_nothing_failed(faults: Faults, tmp_path: Path) -> None:
     assert faults.of(ADA) == ()
-    faults.flush(ADA)
+    faults.flush()
     faults.recovered(ADA, "record")
     faults.close()
     assert list(tmp_path.iterdir()) == []
@@ -355,7 +355,7 @@ def test_a_file_that_cannot_be_replaced_keeps_counts_in_this_process(tmp_path: P
     faults.note(ADA, "record", StoreError("x"))
     assert counted(faults) == {("record", "StoreError"): 1}
     file(tmp_path).with_name(".faults.json.new").rmdir()
-    faults.flush(ADA)
+    faults.flush()
     assert file(tmp_path).is_file()
 
 
@@ -366,7 +366,7 @@ def test_nobody_waits_for_another_process_that_keeps_the_file(tmp_path: Path, cl
         faults.note(ADA, "record", StoreError("x"))
         assert counted(faults) == {("record", "StoreError"): 1}
         assert not file(tmp_path).exists()
-    faults.flush(ADA)
+    faults.flush()
     assert file(tmp_path).is_file()
 
 

@@ -9,6 +9,7 @@ import multiprocessing
 import stat
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,13 +18,11 @@ import yaml
 from fakes import FakeClock, open_home
 from older import Installed, created, empty, fact, open_storage
 
-from backstory.deerflow import home_import
-from backstory.deerflow.home_import import import_if_due
+from backstory.deerflow.home_import import HomeImport
 from backstory.home import Backstory
 from backstory.ledger.core.errors import InputError, StoreError
 from backstory.ledger.core.events import CandidateRejected, FactAdded
 from backstory.ledger.core.scope import Scope
-from backstory.outbox.fail_safe import FailSafeMemory
 
 TEA, OSLO, RUST = fact("fact_0a1b2c3d", "Likes tea"), fact("fact_12345678", "Lives in Oslo"), fact("f-3", "Writes Rust")
 
@@ -89,8 +88,17 @@ def faults(bs: Backstory, user: str | None = None, agent: str | None = None) -> 
     return {(one.doing, one.kind): one.count for one in bs.faults.of(bs.memory_of(Scope(user, agent)))}
 
 
+IMPORTS: weakref.WeakKeyDictionary[Backstory, HomeImport] = weakref.WeakKeyDictionary()
+ONE = threading.Lock()
+
+
+def imports_of(bs: Backstory) -> HomeImport:
+    with ONE:
+        return IMPORTS.setdefault(bs, HomeImport(bs))
+
+
 def import_once(bs: Backstory, source: Path, user: str | None, agent: str | None) -> bool:
-    return home_import.import_once(FailSafeMemory(bs), bs, source, Scope.of(user, agent))
+    return imports_of(bs).once(source, Scope.of(user, agent))
 
 
 # What comes, and whose it is.
@@ -415,7 +423,7 @@ def test_what_our_own_disk_kept_out_at_first_comes_after_what_was_learned_meanwh
     with monkeypatch.context() as patch:
         patch.setattr("backstory.operations.document_access.DocumentAccess.taken_over", refused)
         with pytest.raises(StoreError):
-            import_if_due(bs, deer, Scope("ada"))
+            imports_of(bs).if_due(deer, Scope("ada"))
     bs.memory("ada").add_fact("Was learned meanwhile")
     assert import_once(bs, deer, "ada", None) is True
     assert {"Was learned meanwhile", "Likes tea"} <= set(contents(bs, "ada"))

@@ -73,7 +73,6 @@ def test_a_changed_picture_of_the_same_length_and_ends_is_seen(
     first, other = conversation(shape(PICTURE)), conversation(shape(CHANGED))
     assert first.chain[0] != other.chain[0]
     assert (conversation(shape(PICTURE)).chain, conversation(shape(CHANGED)).chain) == (first.chain, other.chain)
-    assert len(hashed) == 2
 
 
 def test_a_block_that_is_changed_in_place_is_seen(hashed: list[str]) -> None:
@@ -88,7 +87,7 @@ def test_what_is_kept_is_bounded_and_what_was_dropped_is_hashed_again(hashed: li
     known = Pictures(most=3 * len(PICTURE))
     digests = [known.spelled([PICTURE, str(n) * len(PICTURE)]) for n in range(4)]
     assert known._size <= 3 * len(PICTURE)
-    assert sum(len(picture) for kept in known._kept.values() for picture, _ in kept) == known._size
+    assert sum(len(picture) for picture, _ in known._kept.values()) == known._size
     assert hashed.count(PICTURE) == 1
     before = len(hashed)
     assert [known.spelled([PICTURE, str(n) * len(PICTURE)]) for n in range(4)] == digests

@@ -21,7 +21,7 @@ from backstory.mcp.tools.results import (
     WhyResult,
 )
 from backstory.memory import MemoryHandle
-from backstory.projections.history.audit import Evidence, Why
+from backstory.projections.history.audit import Evidence, Removed, Why
 from backstory.projections.history.section_audit import WhySection, section_named
 from backstory.projections.search.results import Found, Hit
 
@@ -137,19 +137,9 @@ def _unsure(found: Found) -> list[str]:
 
 
 def _item(hit: Hit, length: int) -> FoundItem:
-    return FoundItem(
-        id=hit.shown_id,
-        content=cut(hit.content, length),
-        score=round(hit.score, 4),
-        category=hit.category,
-        confidence=hit.confidence,
-        created_at=hit.created_at,
-        source=hit.source,
-        tags=list(hit.tags) or None,
-        thread=hit.thread,
-        role=hit.role,
-        at=hit.at,
-    )
+    score, content = round(hit.score, 4), cut(hit.content, length)
+    shown = {"id": hit.shown_id, "content": content, "score": score, "tags": list(hit.tags) or None}
+    return FoundItem.model_validate(hit).model_copy(update=shown)
 
 
 def _context(memory: MemoryHandle, about: str | None, max_tokens: int | None, tags: list[str] | None) -> ToolReply:
@@ -199,11 +189,7 @@ def _origin(why: Why | WhySection) -> ToolReply:
                 HistoryItem(seq=one.seq, at=one.at, what=f"{one.type}: {cut(one.detail, length)}", by=one.actor)
                 for one in events
             ],
-            removed=None
-            if gone is None
-            else Removal(
-                seq=gone.seq, at=gone.at, reason=cut(_reason(gone.reason, gone.detail), length), by=gone.actor
-            ),
+            removed=None if gone is None else _removal(gone, length),
             left_out=older + len(history) + len(evidence) - items,
         )
         return ToolReply(result, _origin_text(result))
@@ -222,19 +208,13 @@ def _begin(why: Why | WhySection) -> Origin | None:
     return Origin(seq=wrote.seq, at=wrote.at, by=wrote.model or wrote.actor, kind=wrote.cause, thread=wrote.thread)
 
 
-def _reason(reason: str, detail: str | None) -> str:
-    return f"{reason}: {detail}" if detail else reason
+def _removal(gone: Removed, length: int) -> Removal:
+    reason = f"{gone.reason}: {gone.detail}" if gone.detail else gone.reason
+    return Removal(seq=gone.seq, at=gone.at, reason=cut(reason, length), by=gone.actor)
 
 
 def _evidence(one: Evidence, length: int) -> EvidenceItem:
-    return EvidenceItem(
-        role=one.role,
-        content=cut(one.content, length),
-        at=one.at,
-        thread=one.thread,
-        turn=one.turn,
-        withdrawn=one.withdrawn,
-    )
+    return EvidenceItem.model_validate(one).model_copy(update={"content": cut(one.content, length)})
 
 
 def _origin_text(why: WhyResult) -> str:

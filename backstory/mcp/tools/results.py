@@ -36,7 +36,7 @@ Moment = Annotated[str, Field(description="A time in ISO 8601, UTC.")]
 
 
 class _Result(BaseModel):
-    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, from_attributes=True)
 
 
 class FoundItem(_Result):
