@@ -460,7 +460,7 @@ class ScopeStates:
         if self.witness is not None:
             self.witness.sender.close(max(0.0, end - monotonic()))
         self.usage.close()
-        self.faults.close()
+        self.faults.flush()
         for state in self.living():
             state.close()
 

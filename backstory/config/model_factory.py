@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import msgspec
 import orjson
 
-from backstory.config.settings import DEFAULT_MODEL, Settings
+from backstory.config.settings import Settings
 from backstory.ledger.concurrency.forks import ForkLock
 from backstory.ledger.core.errors import ConfigError, ModelRejectedError, ModelUnavailableError
 from backstory.ledger.extraction.models.model import Answer, Model, Prompt, Usage, usage_in
@@ -51,14 +51,13 @@ def as_model(given: ModelLike | None, settings: Settings, environ: Mapping[str, 
     env = os.environ if environ is None else environ
     stated = settings.model
     if given is None or isinstance(given, str):
-        name = given or stated.model or settings.model_name
         reachable = stated.api_key or stated.base_url or env.get("OPENAI_API_KEY") or env.get("OPENAI_BASE_URL")
         if not reachable:
             return None
         from backstory.ledger.extraction.models.openai import OpenAIModel
 
         return OpenAIModel(
-            name or DEFAULT_MODEL,
+            given or settings.named_model,
             api_key=stated.api_key,
             base_url=stated.base_url,
             temperature=stated.temperature,
@@ -72,8 +71,7 @@ def as_model(given: ModelLike | None, settings: Settings, environ: Mapping[str, 
             raise ConfigError("model is an asynchronous OpenAI client: give an openai.OpenAI")
         from backstory.ledger.extraction.models.openai import OpenAIModel
 
-        name = stated.model or settings.model_name or DEFAULT_MODEL
-        return OpenAIModel(name, client=given, temperature=stated.temperature)  # type: ignore[arg-type]
+        return OpenAIModel(settings.named_model, client=given, temperature=stated.temperature)  # type: ignore[arg-type]
     if isinstance(given, ChatModel):
         return _ChatModelPort(given)
     if callable(given):

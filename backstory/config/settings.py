@@ -184,6 +184,11 @@ class Settings(BaseModel):
     hooks_leave_out: Names = ()
 
     @property
+    def named_model(self) -> str:
+        """The name of the model for extraction."""
+        return self.model.model or self.model_name or DEFAULT_MODEL
+
+    @property
     def prompts(self) -> Path | None:
         """The folder of prompts; None for the packaged ones."""
         return Path(self.prompts_dir) if self.prompts_dir else None

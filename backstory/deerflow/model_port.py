@@ -13,7 +13,6 @@ from typing import Protocol, runtime_checkable
 
 from backstory.config.host_file import HostModel
 from backstory.config.model_factory import as_model, bill_of, make_chat_model, name_of_chat_model, status_of
-from backstory.config.settings import DEFAULT_MODEL
 from backstory.deerflow.config import Configured
 from backstory.deerflow.observers import CallObserver, Hooks, RunTraces, hook_guarded
 from backstory.ledger.core.errors import ConfigError, ModelError, ModelRejectedError, ModelUnavailableError
@@ -266,7 +265,7 @@ def describe_model(configured: Configured, model: ObservedModel | None) -> HostM
         )
     return HostModel.public(
         "openai",
-        stated.model or configured.settings.model_name or DEFAULT_MODEL,
+        configured.settings.named_model,
         api_key=stated.api_key or os.environ.get("OPENAI_API_KEY"),
         base_url=stated.base_url or os.environ.get("OPENAI_BASE_URL"),
         temperature=stated.temperature,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from backstory.config.loading import Loaded, base_folder, check_folders, load_settings
-from backstory.config.settings import DEFAULT_MODEL, AgentReads, Settings
+from backstory.config.settings import AgentReads, Settings
 from backstory.config.store_factory import open_store
 from backstory.copies import COPIES
 from backstory.home import Backstory
@@ -268,9 +268,7 @@ def _model(loaded: Loaded, environ: Mapping[str, str], *, ask: bool) -> Check:
         return Check("model", False, loaded.no_model)
     if loaded.foreign is not None:
         return Check("model", True, f"{loaded.foreign} would be asked, as in the host; it was not tried")
-    settings = loaded.settings
-    stated = settings.model
-    name = stated.model or settings.model_name or DEFAULT_MODEL
+    stated, name = loaded.settings.model, loaded.settings.named_model
     address = stated.base_url or environ.get("OPENAI_BASE_URL")
     if not (stated.api_key or environ.get("OPENAI_API_KEY") or address):
         none = "none: what is said is kept and not learned from; set OPENAI_API_KEY or OPENAI_BASE_URL"

@@ -122,6 +122,15 @@ def test_the_value_of_an_option_is_no_option(story: Cli) -> None:
     assert "--user" in story.run("fact", "get", "fact_2_0").stdout
 
 
+def test_a_store_that_is_named_stands_for_one_whose_address_the_host_keeps_for_the_tokens_too(cli: Cli) -> None:
+    cli.home.mkdir(parents=True)
+    host = cli.home / "host.json"
+    host.write_text('{"version": 1, "host": "DeerFlow", "settings": {}, "withheld": ["event_store"]}')
+    host.chmod(0o600)
+    assert "give it with --store URL" in cli.error("token", "list", code=2)
+    assert cli.json("--store", "postgresql://db/x", "token", "list") == []
+
+
 def test_no_verb_has_an_option_of_its_own_with_a_global_name() -> None:
     root = get_command(app)
     for words in VERBS:

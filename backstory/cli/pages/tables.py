@@ -352,4 +352,21 @@ def config_table(page: Page, values: dict[str, ConfigValue], home: str) -> None:
     """Print the settings and their origins."""
     page.line(("Home: ", "bold"), home)
     columns = (Column("key", "cyan"), Column("from", "dim"), Column("value", folds=True))
-    page.table(columns, ((key, v.origin, "" if v.value is None else str(v.value)) for key, v in values.items()))
+    page.table(columns, ((key, v.origin, _yaml(v.value)) for key, v in values.items()))
+
+
+def _yaml(value: object) -> str:
+    """Spell a value as a configuration file would; None as nothing."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()
+        case tuple() | list():
+            return ", ".join(map(str, value))
+        case dict():
+            return ", ".join(f"{key}: {_yaml(inner)}" for key, inner in value.items() if inner is not None)
+        case float() if value.is_integer():
+            return str(int(value))
+        case _:
+            return str(value)

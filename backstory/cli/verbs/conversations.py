@@ -122,15 +122,12 @@ def _record_all(session: Session, work: Sequence[_Work], mode: Mode, tags: list[
 
 
 def _waiting_for_an_answer(work: Sequence[_Work]) -> list[PendingThread]:
-    threads: dict[Scope, set[str]] = {}
-    for memory, thread, _ in work:
-        threads.setdefault(memory.scope, set()).add(thread)
-    memories = {memory.scope: memory for memory, _, _ in work}
+    recorded = {(memory.scope, thread) for memory, thread, _ in work}
     return [
         pending
-        for scope, memory in memories.items()
+        for scope, memory in {memory.scope: memory for memory, _, _ in work}.items()
         for pending in memory.status().pending
-        if pending.waiting_for == "answer" and pending.thread in threads[scope]
+        if pending.waiting_for == "answer" and (scope, pending.thread) in recorded
     ]
 
 

@@ -62,22 +62,7 @@ def config(session: Session) -> None:
         if isinstance(witness, str) and witness.startswith(COMMAND):
             # Any argument of a command may be a secret.
             values["witness"] = ConfigValue(f"{destination_of(witness).name} …", origin["witness"])
-        as_yaml = {key: ConfigValue(_yaml(each.value), each.origin) for key, each in values.items()}
-        session.answer(values, lambda page, _: config_table(page, as_yaml, str(bs.home)))
-
-
-def _yaml(value: object) -> object:
-    """Spell a value as a configuration file would."""
-    match value:
-        case bool():
-            return str(value).lower()
-        case tuple() | list():
-            return ", ".join(map(str, value))
-        case dict():
-            return ", ".join(f"{key}: {_yaml(inner)}" for key, inner in value.items() if inner is not None)
-        case float() if value.is_integer():
-            return int(value)
-    return value
+        session.answer(values, lambda page, shown: config_table(page, shown, str(bs.home)))
 
 
 def copy(
