@@ -268,6 +268,6 @@ def _memory_of(scope: Scope) -> tuple[str, ...]:
         value.decode("utf-8", "replace") for name, value in scope["headers"] if name == b"x-backstory-user"
     ]
     caller = _caller(scope)
-    if not users and caller is not None and caller.users is not None and len(caller.users) == 1:
-        users = list(caller.users)
+    if not users and caller is not None and caller.own_user is not None:
+        users = [caller.own_user]
     return (*users[-1:], "agent", *query.get("agent", ())[-1:])

@@ -11,7 +11,7 @@ import base64
 import hashlib
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -119,78 +119,63 @@ def linked(root: Path, entry: str) -> str:
         ValueError: A module has a form of import or export that is not read here, or modules import each other in a
             circle.
     """
-    found: dict[str, _Module] = {}
-    _gather(root, PurePosixPath(entry), found, ())
-    numbers = {path: f"$m{number}" for number, path in enumerate(found)}
-    return "\n".join(['"use strict";', *(module.as_function(numbers) for module in found.values()), ""])
+    linker = _Linker(root)
+    linker.add(PurePosixPath(entry))
+    return "\n".join(['"use strict";', *linker.scripts, ""])
 
 
-def _gather(root: Path, path: PurePosixPath, found: dict[str, _Module], above: tuple[PurePosixPath, ...]) -> None:
-    """Read a module after those that it imports."""
-    if str(path) in found:
-        return
-    if path in above:
-        raise ValueError(f"{path} imports itself by way of {' and '.join(map(str, above))}")
-    module = _Module(path, (root / path).read_text(encoding="utf-8"))
-    for needed in module.needs:
-        _gather(root, needed, found, (*above, path))
-    found[str(path)] = module
+class _Linker:
+    """Writes modules as functions that are called at once, each after those that it imports."""
 
+    def __init__(self, root: Path) -> None:
+        self.scripts: list[str] = []
+        self._root = root
+        self._names: dict[PurePosixPath, str] = {}
 
-class _Module:
-    """A module, and what it imports and exports."""
+    def add(self, path: PurePosixPath, above: tuple[PurePosixPath, ...] = ()) -> str:
+        """Write a module that those `above` need, and return the name of its exports."""
+        if path in self._names:
+            return self._names[path]
+        if path in above:
+            raise ValueError(f"{path} imports itself by way of {' and '.join(map(str, above))}")
+        exports: list[str] = []
 
-    def __init__(self, path: PurePosixPath, source: str) -> None:
-        self._path = path
-        self.needs: list[PurePosixPath] = []
-        self._exports: list[tuple[str, str]] = []
-        self._imports: list[tuple[PurePosixPath, str]] = []
-        body = _PASSED_ON.sub(self._pass_on, source)
-        body = _IMPORT.sub(self._import, body)
-        body = _LISTED.sub(self._list, body)
-        body = _DECLARED.sub(self._declare, body)
-        body = _DEFAULT.sub(self._default, body, count=1)
+        def needed(found: re.Match[str]) -> str:
+            return self.add(PurePosixPath(posixpath.normpath(path.parent / found["path"])), (*above, path))
+
+        def imported(found: re.Match[str]) -> str:
+            names = [f"{name}: {local}" for name, local in _pairs(found["names"])]
+            names += [f"default: {found['default']}"] if found["default"] else []
+            return f"const {{{', '.join(names)}}} = {needed(found)};"
+
+        def passed_on(found: re.Match[str]) -> str:
+            names = []
+            for name, exported in _pairs(found["names"]):
+                names.append(f"{name}: $x{len(exports)}")
+                exports.append(f"{exported}: $x{len(exports)}")
+            return f"const {{{', '.join(names)}}} = {needed(found)};"
+
+        def listed(found: re.Match[str]) -> str:
+            exports.extend(f"{exported}: {local}" for local, exported in _pairs(found["names"]))
+            return ""
+
+        def declared(found: re.Match[str]) -> str:
+            exports.append(f"{found['name']}: {found['name']}")
+            return ""
+
+        def default(_: re.Match[str]) -> str:
+            exports.append("default: $default")
+            return "const $default = "
+
+        body = (self._root / path).read_text(encoding="utf-8")
+        for form, written in ((_PASSED_ON, passed_on), (_IMPORT, imported), (_LISTED, listed), (_DECLARED, declared)):
+            body = form.sub(written, body)
+        body = _DEFAULT.sub(default, body, count=1)
         if left := _LEFT.search(_without_comments(body)):
             raise ValueError(f"{path} has an import or export that cannot be linked, at {left[0].strip()!r}")
-        self._body = body
-
-    def as_function(self, numbers: Mapping[str, str]) -> str:
-        """Write the module as a function that is called at once, and give its exports a name."""
-        lines = [f"const {numbers[str(self._path)]} = (() => {{"]
-        lines += [f"const {{{names}}} = {numbers[str(path)]};" for path, names in self._imports]
-        exports = ", ".join(f"{exported}: {local}" for exported, local in self._exports)
-        return "\n".join([*lines, self._body.strip(), f"return {{{exports}}};", "})();"])
-
-    def _needed(self, found: re.Match[str]) -> PurePosixPath:
-        path = PurePosixPath(posixpath.normpath(self._path.parent / found["path"]))
-        self.needs.append(path)
-        return path
-
-    def _import(self, found: re.Match[str]) -> str:
-        names = [f"{imported}: {local}" for imported, local in _pairs(found["names"])]
-        names += [f"default: {found['default']}"] if found["default"] else []
-        self._imports.append((self._needed(found), ", ".join(names)))
-        return ""
-
-    def _pass_on(self, found: re.Match[str]) -> str:
-        pairs = list(_pairs(found["names"]))
-        locals_ = [f"$x{len(self._exports) + number}" for number in range(len(pairs))]
-        names = ", ".join(f"{imported}: {local}" for (imported, _), local in zip(pairs, locals_, strict=True))
-        self._imports.append((self._needed(found), names))
-        self._exports += [(exported, local) for (_, exported), local in zip(pairs, locals_, strict=True)]
-        return ""
-
-    def _list(self, found: re.Match[str]) -> str:
-        self._exports += [(exported, local) for local, exported in _pairs(found["names"])]
-        return ""
-
-    def _declare(self, found: re.Match[str]) -> str:
-        self._exports.append((found["name"], found["name"]))
-        return ""
-
-    def _default(self, _: re.Match[str]) -> str:
-        self._exports.append(("default", "$default"))
-        return "const $default = "
+        name = self._names[path] = f"$m{len(self._names)}"
+        self.scripts += [f"const {name} = (() => {{", body.strip(), f"return {{{', '.join(exports)}}};", "})();"]
+        return name
 
 
 def _pairs(names: str | None) -> Iterator[tuple[str, str]]:

@@ -106,21 +106,17 @@ class EventSplitter:
         before = len(self._rest)
         self._rest += chunk
         start = 0
-        while (end := self._end()) is not None:
-            lines = _LINE.split(bytes(self._rest[start : end[0]]))
-            self._searched = end[1]
+        while (found := _END.search(self._rest, self._searched)) is not None:
+            lines = _LINE.split(bytes(self._rest[start : found.start()]))
+            self._searched = found.end()
             if data := b"\n".join(_values(lines, b"data:")):
                 yield AnswerEvent(data, max(0, start - before), [*_values(lines, b"event:")] == [b"error"])
-            start = end[1]
+            start = found.end()
         del self._rest[:start]
         self._searched = max(0, len(self._rest) - _LONGEST_END + 1)
         if len(self._rest) > MOST_BYTES:
             self.lost = True
             self._rest.clear()
-
-    def _end(self) -> tuple[int, int] | None:
-        found = _END.search(self._rest, self._searched)
-        return None if found is None else found.span()
 
 
 def _values(lines: Iterable[bytes], field: bytes) -> Iterator[bytes]:

@@ -194,6 +194,34 @@ def test_a_token_leaves_places_to_others() -> None:
     assert sorted(running) == ["a"] * 5 + ["b"]
 
 
+def test_a_memory_has_its_share_whether_it_is_named_or_the_callers_own() -> None:
+    """Two changes of a memory run at once; a third waits that does not name the user, since it is the caller's own."""
+    running: list[bytes] = []
+
+    async def ask_all() -> None:
+        ends = asyncio.Event()
+
+        async def app(scope: Scope, _: Receive, __: Send) -> None:
+            running.append(scope["query_string"])
+            await ends.wait()
+
+        limiter = Limiter(app, SMALL, kind_of=lambda _: "place", over=Metrics().over)
+        whole = {"type": "http.request", "body": b"", "more_body": False}
+        change = {"type": "http", "path": "/v1/record", "method": "POST", "headers": []}
+        async with asyncio.TaskGroup() as group:
+            for query in (b"user=ada", b"user=ada", b"", b"user=bob"):
+                state = {"caller": Caller("http", Right.WRITE, default="ada")}
+                scope = {**change, "query_string": query, "state": state}
+                group.create_task(limiter(scope, lambda: asyncio.sleep(0, whole), lambda _: asyncio.sleep(0)))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert sorted(running) == [b"user=ada", b"user=ada", b"user=bob"]
+            ends.set()
+
+    asyncio.run(ask_all())
+    assert len(running) == 4
+
+
 def test_bodies_of_one_token_leave_room_for_those_of_others(tmp_path: Path) -> None:
     """Twelve of 16 kB are one token's: its next body is refused before it is all sent, and another's is taken."""
     one, other = ({**token(tmp_path / "home", name), "Content-Type": "application/json"} for name in ("one", "other"))
