@@ -20,6 +20,7 @@ from backstory.ledger.learning.sharing import deliver
 from backstory.ledger.rules.undo import Note, plan_revert, plan_rollback
 from backstory.operations.changing import WITH_USER
 from backstory.projections.history.times import At
+from backstory.projections.index.index import ScopeIndex
 from backstory.services.services import Operations, ScopeServices
 
 
@@ -54,11 +55,14 @@ class UndoResult(msgspec.Struct, frozen=True, omit_defaults=True):
     agents: tuple[ClearedAgent, ...] = ()
 
 
-def revert_command(commit: Commit, *, force: bool = False, seen: int | None = None) -> Revert:
+def revert_command(
+    commit: Commit, *, undone: Commit | None = None, force: bool = False, seen: int | None = None
+) -> Revert:
     """Return the command that undoes a commit.
 
     Args:
         commit: the commit to undo.
+        undone: the commit that it has reverted, where it is a revert.
         force: whether to undo it despite conflicts.
         seen: the seq of the ledger's head when the commit was read.
 
@@ -67,7 +71,14 @@ def revert_command(commit: Commit, *, force: bool = False, seen: int | None = No
     """
     if commit.seq == 1:
         raise UsageError("commit 1 is the genesis and cannot be reverted: choose a later commit")
-    return Revert(at="", target=commit.seq, events=commit.events, force=force, seen=seen)
+    events, at = ((), "") if undone is None else (undone.events, undone.at)
+    return Revert(at="", target=commit.seq, events=commit.events, force=force, seen=seen, undone=events, undone_at=at)
+
+
+def _undone_by(logs: ScopeIndex, commit: Commit) -> Commit | None:
+    """Return the commit that another one has reverted."""
+    target = commit.cause.target
+    return logs.commit(target) if commit.cause.kind == "revert" and target is not None else None
 
 
 def rollback_command(then: Memory, *, seen: int | None = None) -> RollBack:
@@ -139,7 +150,7 @@ class Undoing(Operations):
         logs = services.logs(services.writer)
         seen = logs.last()
         commit = logs.commit(_to_undo(services, seq))
-        command = revert_command(commit, force=force, seen=seen)
+        command = revert_command(commit, undone=_undone_by(logs, commit), force=force, seen=seen)
         cleared = _cleared_with(services, commit)
         if not with_agents or not cleared:
             undone = _revert_one(services, command, dry_run=dry_run)
@@ -250,7 +261,9 @@ def _put_back(services: ScopeServices, undone: UndoResult) -> UndoResult:
     """Revert a revert; return its result as if it had been a dry run."""
     if undone.commit is None:
         return undone
-    again = revert_command(services.logs(services.writer).commit(undone.commit), force=True)
+    logs = services.logs(services.writer)
+    commit = logs.commit(undone.commit)
+    again = revert_command(commit, undone=_undone_by(logs, commit), force=True)
     _revert(services, again, dry_run=False)
     return msgspec.structs.replace(undone, commit=None)
 

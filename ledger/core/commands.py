@@ -241,13 +241,16 @@ class ChangePolicy(_Command, frozen=True):
 class Revert(_Command, frozen=True):
     """Undo what is still in force of commit `target`, whose events are given.
 
-    `seen` is the last commit when they were read, so that content erased since is not brought back.
+    `seen` is the last commit when they were read, so that content erased since is not brought back. Where the target
+    reverts a commit itself, `undone` are the events of that one, made at `undone_at`: facts that it ended end again.
     """
 
     target: int
     events: tuple[Event, ...]
     force: bool = False
     seen: int | None = None
+    undone: tuple[Event, ...] = ()
+    undone_at: str = ""
 
 
 class RollBack(_Command, frozen=True):

@@ -33,6 +33,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.kinds import RemovalReason
 from backstory.ledger.core.memory import Memory, has_lapsed
+from backstory.ledger.core.moments import stated_time
 from backstory.ledger.core.summaries import overlapping_summaries
 from backstory.ledger.rules.admission import sweep
 from backstory.ledger.rules.ranking import Ranking
@@ -89,6 +90,10 @@ class _RevertPlan:
         self.returning: list[Fact] = []
         self.past: list[Fact] = []
         """Those that the commit added and ended at once; to undo that is to say that they were wrong."""
+        self.ends = {e.fact.id: e for e in command.undone if isinstance(e, FactRemoved) and e.reason == "ended"}
+        """The ends that the commit had undone, by fact."""
+        self.ended: list[Fact] = []
+        """Those that the commit took back although they had ended; to undo that is to end them again."""
         self.evicted: list[Fact] = []
         """Those of `returning` that the cap had evicted."""
         self.policy_events: list[LedgerEvent] = []
@@ -99,12 +104,8 @@ class _RevertPlan:
         match event:
             case FactAdded(fact=fact):
                 self._undo_add(fact)
-            case FactRemoved(fact=fact, reason="ended") if any(
-                isinstance(other, FactAdded) and other.fact.id == fact.id for other in self.command.events
-            ):
-                self.past.append(fact)
-            case FactRemoved(fact=fact, reason=reason):
-                self._undo_removal(fact, evicted=reason == "cap")
+            case FactRemoved():
+                self._undo_removal(event)
             case FactRevised():
                 self._undo_revision(event)
             case SummaryUpdated():
@@ -124,22 +125,31 @@ class _RevertPlan:
             case _:
                 assert_never(event)
 
+    def _is_added(self, fact: Fact) -> bool:
+        """Whether the commit to undo adds a fact."""
+        return any(isinstance(event, FactAdded) and event.fact.id == fact.id for event in self.command.events)
+
     def _undo_add(self, fact: Fact) -> None:
         now = self.facts.get(fact.id)
         if now is None:
-            if fact not in self.past:
+            if fact not in self.past and fact not in self.ended:
                 self.superseded.append(Note("gone", "has left memory since", fact=fact.id))
             return
         if _unconfirmed(now) != _unconfirmed(fact):
             self.conflicts.append(Note("revised", "was changed since; taking it away would lose that", fact=fact.id))
         del self.facts[fact.id]
 
-    def _undo_removal(self, fact: Fact, *, evicted: bool) -> None:
-        if fact.id in self.facts:
+    def _undo_removal(self, event: FactRemoved) -> None:
+        fact = event.fact
+        if event.reason == "ended" and self._is_added(fact):
+            self.past.append(fact)
+        elif event.reason == "revert" and fact.id in self.ends and self._is_added(fact):
+            self.ended.append(fact)
+        elif fact.id in self.facts:
             self.superseded.append(Note("back", "is in memory again", fact=fact.id))
         else:
             self.returning.append(fact)
-            if evicted:
+            if event.reason == "cap":
                 self.evicted.append(fact)
 
     def _undo_revision(self, event: FactRevised) -> None:
@@ -184,9 +194,25 @@ class _RevertPlan:
         changes = _difference(
             self.current, self.facts, self.sections, "revert", rules, marked_after=self.command.transcript
         )
+        changes = [self._ended_again(event) for event in changes]
         for fact in self.past:
             changes += [FactAdded(fact), FactRemoved(fact, "revert", marked_after=self.command.transcript)]
+        for fact in self.ended:
+            changes += [FactAdded(fact), self._end_of(fact)]
         return Undo((*changes, *self.policy_events), tuple(self.superseded), tuple(self.conflicts))
+
+    def _ended_again(self, event: LedgerEvent) -> LedgerEvent:
+        """Return an event; of a fact that the commit had brought back although it had ended, that it ends again."""
+        if isinstance(event, FactRemoved) and event.reason == "revert" and event.fact.id in self.ends:
+            return self._end_of(event.fact)
+        return event
+
+    def _end_of(self, fact: Fact) -> FactRemoved:
+        end = self.ends[fact.id]
+        # What states no end has ended with the commit that said so.
+        until = end.valid_until or fact.valid_until or stated_time(self.command.undone_at)
+        marked = None if end.marked_after is None else self.command.transcript
+        return FactRemoved(fact, "ended", note=end.note, marked_after=marked, valid_until=until)
 
     def _ranking(self) -> Ranking:
         return Ranking(self.policy, self.command.at, self.command.heat)

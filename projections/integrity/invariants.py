@@ -58,7 +58,7 @@ REASONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "manual": ("hand", "cap", "ended"),
         "tool": ("model", "cap", "ended"),
         "import": ("import", "cap", "ended"),
-        "revert": ("revert", *_SWEPT),
+        "revert": ("revert", "ended", *_SWEPT),
         "rollback": ("rollback",),
         "clear": ("clear",),
         "expiry": ("ended", "expired"),

@@ -294,7 +294,7 @@ class LedgerCheck:
         reasons = REASONS.get("tool" if commit.cause.by_model else kind)
         if reasons is not None and event.reason not in reasons:
             return f"removes fact {fact.id} with the reason {event.reason}, which commits of its kind do not have"
-        if kind == "revert" and event.reason == "revert":
+        if kind == "revert" and event.reason in ("revert", "ended"):
             then = self._restorable(commit)
             added = then is None or any(isinstance(e, FactAdded) and e.fact.id == fact.id for e in then.events)
             if then is not None and not added and fact.id not in then.unknown:

@@ -74,6 +74,8 @@ class _History:
         self._targets = targets
         self._overrides = dict(overrides)
         self._events: dict[int, tuple[Event, ...]] = {}
+        self._reverted: dict[int, Commit] = {}
+        """The commits among them, by seq."""
         self._memories: dict[int, Memory] = {0: Memory()}
 
     def command(self, commit: Commit) -> Command | None:
@@ -88,7 +90,7 @@ class _History:
                 policy = msgspec.structs.replace(changed.after, **self._overrides)
                 command = ChangePolicy(at=at, policy=policy, source=changed.source)
             case "revert" if cause.target is not None:
-                command = Revert(at=at, target=cause.target, events=self._events[cause.target], force=cause.force)
+                command = self._revert(at, cause.target, force=cause.force)
             case "rollback" if cause.target is not None:
                 then = self._memories[cause.target]
                 command = RollBack(at=at, to=cause.target, facts=tuple(then.in_order()), sections=dict(then.sections))
@@ -96,11 +98,20 @@ class _History:
                 return command_of(commit)
         return _completed(command, commit)
 
+    def _revert(self, at: str, target: int, *, force: bool) -> Revert:
+        cause = self._reverted[target].cause
+        undone = self._reverted.get(cause.target or 0) if cause.kind == "revert" else None
+        command = Revert(at=at, target=target, events=self._events[target], force=force)
+        if undone is None:
+            return command
+        return msgspec.structs.replace(command, undone=self._events[undone.seq], undone_at=undone.at)
+
     def advance(self, commit: Commit, events: Sequence[Event]) -> None:
         """Advance by one commit, with the events it has in this history."""
         self.fold.advance(commit.seq, commit.at, commit.cause.kind, events)
         if commit.seq in self._targets["revert"]:
             self._events[commit.seq] = tuple(events)
+            self._reverted[commit.seq] = msgspec.structs.replace(commit, events=())
         if commit.seq in self._targets["rollback"]:
             self._memories[commit.seq] = self.fold.memory()
 

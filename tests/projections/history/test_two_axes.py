@@ -171,6 +171,28 @@ def test_what_was_brought_back_or_was_wrong_has_not_ended(memory: MemoryHandle) 
     assert "Lives in Paris" in contents(memory, at=6, valid_at="2012")
 
 
+def test_a_revert_of_a_revert_ends_a_fact_again(memory: MemoryHandle, tmp_path: Path) -> None:
+    memory.add_fact("Lives in Rome")
+    memory.remove_fact("fact_7_0", ended=True)
+    before = memory.facts(valid_at="2026-03-01")
+    for seq, day in ((4, "2025"), (5, "2012"), (8, "2026-03-01")):
+        known = memory.facts(valid_at=day)
+        memory.revert(seq)
+        assert memory.facts(valid_at=day) != known
+        memory.revert("HEAD")
+        again = memory.facts(valid_at=day)
+        assert [(f.id, f.valid_from, f.content) for f in again] == [(f.id, f.valid_from, f.content) for f in known]
+    assert [fact.content for fact in before] == contents(memory, valid_at="2026-03-01")
+    assert memory.why("fact_2_0").periods[0].valid_until == "2026-01"
+    assert memory.why("fact_7_0").periods[0].valid_until == "2026-03-01T12:00:00.000000"
+    memory.revert("HEAD")
+    assert "Lives in Rome" in contents(memory)
+    assert memory.verify().problems == ()
+    assert (memory.what_if().added, memory.what_if().removed) == ((), ())
+    with open_home(tmp_path / "home") as another:
+        assert another.memory("ada").verify().ok
+
+
 def test_what_had_ended_before_a_clear_is_known_only_before_it(memory: MemoryHandle) -> None:
     memory.clear()
     memory.add_fact("Lives in Oslo", valid_from="2003", valid_until="2004")
