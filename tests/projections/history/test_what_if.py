@@ -338,7 +338,7 @@ def test_the_log_is_walked_and_not_kept_but_for_what_undos_speak_of() -> None:
         alternative.advance(commit, alternative.decide(commit))
     assert set(alternative._history._events) == {3}
     assert set(alternative._history._memories) == {0}
-    assert decide_again(iter(history.commits), {}) == history.memory
+    assert decide_again(history.commits, {}) == history.memory
 
 
 def busy(home: Path) -> None:
