@@ -71,9 +71,7 @@ class Identity:
         self._named_by = named_by
         self._user_id = id_text("user_id", user_id)
         self._agent_name = id_text("agent_name", agent_name)
-        if scope == "user" and self._user_id is not None:
-            Scope.of(self._user_id)
-        Scope.of(None, self._agent_name)
+        Scope.of(self._user_id if scope == "user" else None, self._agent_name)
 
     def of(self, context: object, configurable: Mapping[str, object]) -> RunIdentity:
         """Return the scope and the thread of a run.

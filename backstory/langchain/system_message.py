@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
 
-from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 
 from backstory.integrations.prompt_block import GAP, text_after_block, text_with_block, without_block
 
@@ -37,17 +36,10 @@ def with_found(messages: Sequence[AnyMessage], text: str) -> list[AnyMessage] | 
 
 
 def _after(message: AnyMessage, text: str) -> AnyMessage:
-    content = message.content
-    if isinstance(content, str):
-        return _replaced(message, text_after_block(content, text))
-    return _replaced(message, [{"type": "text", "text": f"{text}{GAP}"}, *_bare_blocks(content)] if text else content)
-
-
-_M = TypeVar("_M", bound=BaseMessage)
-
-
-def _replaced(message: _M, content: str | list[str | dict[str, object]]) -> _M:
-    return message if content == message.content else message.model_copy(update={"content": content})
+    said = message.content
+    before = {"type": "text", "text": f"{text}{GAP}"}
+    content = text_after_block(said, text) if isinstance(said, str) else [before, *_bare_blocks(said)]
+    return message.model_copy(update={"content": content})
 
 
 def _bare_blocks(content: list[str | dict[str, object]]) -> Iterator[str | dict[str, object]]:
