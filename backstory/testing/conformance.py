@@ -26,7 +26,7 @@ from backstory.ledger.core.errors import (
 )
 from backstory.ledger.engines.port import EventStore, RemovedLog, Seal, looks_at
 from backstory.ledger.log.commits import read_commits
-from backstory.testing.lines import chain, endless_chain, erase, fill, offsets, sealed, turn
+from backstory.testing.lines import chain, erase, fill, offsets, sealed, turn
 from backstory.testing.model import compare_with_model
 
 __all__ = ["PATIENCE", "STREAM", "Engine", "EventStoreConformance", "lines_of"]
@@ -134,26 +134,12 @@ class EventStoreConformance:
         store.append(STREAM, [lines[5]], 5)
         assert lines_of(store, after=1) == lines[1:]
 
-    def test_an_offset_is_the_bytes_of_the_lines_before(self, engine: Engine, store: EventStore) -> None:
-        lines = chain(4)
-        fill(store, STREAM, lines)
-        for reader in (store, engine.open()):
-            for after in (0, 2):
-                assert [record.byte for record in reader.read(STREAM, after)] == offsets(lines)[after:4]
-
     def test_a_long_line_of_many_scripts(self, engine: Engine, store: EventStore) -> None:
         first = sealed(turn("说 \u202e \x7f é 👍🏽 \\n " * 100_000))
         second = sealed(turn("short"), after=head_of(first))
         fill(store, STREAM, [first, second])
         assert lines_of(engine.open()) == [first, second]
         assert engine.open().head(STREAM) == head_of(second)
-
-    def test_a_size_is_the_bytes_of_all_lines(self, engine: Engine, store: EventStore) -> None:
-        lines = chain(2)
-        other = engine.open()
-        for number, line in enumerate(lines):
-            store.append(STREAM, [line], number)
-            assert store.state(STREAM).size == other.state(STREAM).size == offsets(lines)[number + 1]
 
     # Several at once.
 
@@ -413,16 +399,6 @@ class EventStoreConformance:
         assert list(other.folders("users")) == list(store.folders("users")) == ["ada", "bob"]
         store.remove("users/ada")
         assert list(other.folders("users")) == list(store.folders("users")) == ["bob"]
-
-    def test_streams_know_nothing_of_each_other(self, engine: Engine, store: EventStore) -> None:
-        histories = {f"users/u{n}/ledger": endless_chain(text=f"u{n}") for n in range(20)}
-        wanted: dict[str, list[bytes]] = {name: [] for name in histories}
-        for number in range(3):
-            for name, history in histories.items():
-                wanted[name].append(next(history))
-                store.append(name, [wanted[name][-1]], number)
-        other = engine.open()
-        assert {name: lines_of(other, name) for name in other.streams()} == wanted
 
     # Follow.
 

@@ -1,1 +1,4 @@
-"""Files of this machine: written whole and durably, locked between processes. May import `core` and `concurrency`."""
+"""Files of this machine: written whole and durably, locked between threads and processes.
+
+May import `core` and `concurrency`.
+"""

@@ -33,13 +33,11 @@ class KnownStream:
     Attributes:
         cursor: The furthest place that was read or written.
         durable: The newest head that was once known to be durable.
-        rooted: The inode of the file to which the folders above it were synced.
     """
 
     def __init__(self) -> None:
         self.cursor: FilePlace | None = None
         self.durable: Head | None = None
-        self.rooted = 0
         self._seen: tuple[tuple[int, int, int], Head] | None = None
 
     def head(self, stat: os.stat_result) -> Head | None:

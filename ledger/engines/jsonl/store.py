@@ -69,6 +69,8 @@ class JsonlStore:
         self._prefix = f"{self.home}/"
         self._clock = clock or SystemClock()
         self._streams: Recent[str, KnownStream] = Recent(_REMEMBERED)
+        self._rooted: Recent[str, int] = Recent(_REMEMBERED)
+        """The inodes of the files to which the folders above were synced; who only reads drops none of them."""
         self._home_rooted = False
         self._locks = FileLocks(lock_timeout, self._clock, tidy=True)
         self._seal = FileSeal(self.home, lock_timeout, self._clock)
@@ -120,8 +122,7 @@ class JsonlStore:
 
         Also for an existing file: the process that made it, or a folder above it, may have died before syncing that.
         """
-        known = self._known(stream)
-        if known.rooted == inode:
+        if self._rooted.get(stream) == inode:
             return
         folder = self.path(stream).parent
         sync_folder(folder)
@@ -132,7 +133,7 @@ class JsonlStore:
             for above in self.home.parents:
                 sync_above(above)
             self._home_rooted = True
-        known.rooted = inode
+        self._rooted.put(stream, inode)
 
     def _write(self, stream: str, descriptor: int, size: int, data: bytes, head: Head) -> None:
         known = self._known(stream)
@@ -365,9 +366,10 @@ class JsonlStore:
         """Remove the streams below a folder, and the folder; see `EventStore.remove`."""
         done = self._removals.remove(folder)
         within = f"{folder}/"
-        for stream in list(self._streams):
-            if stream.startswith(within):
-                self._streams.pop(stream, None)
+        for known in (self._streams, self._rooted):
+            for stream in list(known):
+                if stream.startswith(within):
+                    known.pop(stream, None)
         return done
 
     def is_removed(self, first: str) -> bool:

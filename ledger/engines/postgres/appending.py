@@ -109,15 +109,12 @@ class Appends:
                 # Nothing was sent without a connection. Without an error, the thread that led was interrupted.
                 unknown = unknown or item.error is None or isinstance(item.error, _UnansweredError)
                 return None
-            return None if item.outcome in ("locked", "again") else item.outcome
+            if item.outcome == "sealed" and (seal := self._seal.read()) is not None:
+                raise seal.refusal(self._connections.address.label)
+            # A seal may have been taken off just now.
+            return None if item.outcome in ("locked", "again", "sealed") else item.outcome
 
         outcome = polled(attempt, self._connections.timeout, self._clock) or item.outcome
-        if outcome == "sealed":
-            seal = self._seal.read()
-            if seal is not None:
-                raise seal.refusal(self._connections.address.label)
-            # It was taken off just now.
-            outcome = polled(attempt, self._connections.timeout, self._clock) or item.outcome
         if outcome == "appended" or (outcome == "present" and unknown):
             return
         raise self._refusal(item, outcome, unknown=unknown)
