@@ -35,7 +35,7 @@ from backstory.ledger.engines.port import EventStore
 from backstory.ledger.erasure.requests import Erasure, ErasurePlan
 from backstory.ledger.log.eraser import Eraser, Purge
 from backstory.ledger.log.folded.snapshot import SharedSnapshots, Snapshots
-from backstory.ledger.log.marked import Marked, leaves_marks, with_cited
+from backstory.ledger.log.marked import Marked, leaves_marks
 from backstory.ledger.log.pipeline import CommitPipeline, PendingCommit, Salts, random_salt
 from backstory.ledger.log.reader import Reader, ServedMemory
 from backstory.ledger.log.transcript_writer import TranscriptWriter
@@ -283,8 +283,6 @@ class Writer(TranscriptWriter):
             if covered or (late is not None and late.by != "redaction"):
                 cause = msgspec.structs.replace(cause, turns=None)
         thread = self._thread(cause.thread) if isinstance(command, Extract) and cause.thread is not None else None
-        if isinstance(command, Extract) and thread is not None and answered is not None:
-            command = with_cited(command, thread, answered)
         command = Marked(memory, self._secret, thread, answered).completed(command)
         if isinstance(command, Summarize):
             command = self._completed_summary(command)
