@@ -46,14 +46,14 @@ def read_commits_and_ends(
     for record in store.read(stream, after.seq, byte=byte):
         if until is not None and head.seq >= until.seq:
             return
-        read = _continued if head.seq < verified else unseal
+        read = decode_verified if head.seq < verified else unseal
         commit = read(record.line, head, stream=stream, byte=record.byte)
         head = commit.head
         yield commit, record.byte + len(record.line) + 1
 
 
-def _continued(line: bytes, after: Head, *, stream: str, byte: int) -> Commit:
-    """Decode a line that follows a head; only its place in the chain is checked.
+def decode_verified(line: bytes, after: Head, *, stream: str, byte: int) -> Commit:
+    """Decode a line that was verified just now; only its place in the chain, behind a head, is checked.
 
     Raises:
         CorruptLogError: The line is not a commit, or does not follow `after`.

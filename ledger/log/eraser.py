@@ -18,13 +18,11 @@ from typing import assert_never
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.commit import (
     EMPTY,
-    UNREADABLE,
     Cause,
     Commit,
     Draft,
     Head,
     check,
-    decode,
     erase,
     head_before,
     unseal,
@@ -47,6 +45,7 @@ from backstory.ledger.erasure.requests import (
     ForgetThread,
     Only,
 )
+from backstory.ledger.log.commits import decode_verified
 from backstory.ledger.log.pipeline import CommitPipeline, PendingCommit
 from backstory.ledger.log.reader import Reader
 
@@ -259,13 +258,9 @@ class Rereading:
         """
         if self.verified:
             for seq, record in enumerate(islice(self._store.read(self.stream), self.verified), 1):
-                if only is not None and not only(seq, record.line):
-                    continue
-                try:
-                    commit = decode(record.line)
-                except UNREADABLE:
-                    commit = unseal(record.line, Head(seq - 1, EMPTY.hash), stream=self.stream, byte=record.byte)
-                yield commit
+                if only is None or only(seq, record.line):
+                    after = head_before(record.line, seq)
+                    yield decode_verified(record.line, after, stream=self.stream, byte=record.byte)
             return
         head: Head = EMPTY
         for record in self._store.read(self.stream):

@@ -23,7 +23,7 @@ Secret = Callable[[], bytes | None]
 
 
 class Marked:
-    """The marks of a memory, as they concern the candidates of one command.
+    """The marks of a memory, and the turns of a conversation, as they concern the candidates of one command.
 
     Args:
         memory: the state that the command is decided on.
@@ -42,7 +42,9 @@ class Marked:
         self._seal = None if key is None else sealing(key)
 
     def completed(self, command: Command) -> Command:
-        """Return a command with what the rules about marks need to know."""
+        """Return a command with what the rules about marks and about evidence need to know."""
+        if isinstance(command, Extract) and self._thread is not None and self._turns is not None:
+            command = _with_cited(command, self._thread, self._turns)
         if not self._memory.marks and self._seal is None:
             return command
         if isinstance(command, Extract):
@@ -92,14 +94,7 @@ class Marked:
         return [turn.content for turn in found if turn.role == "user" and turn.at >= mark.at]
 
 
-def with_cited(command: Extract, thread: Thread, answered: TurnRange) -> Extract:
-    """Return a command with what the rules about evidence need to know.
-
-    Args:
-        command: a model's answer.
-        thread: the conversation that it is about.
-        answered: the turns that it answered.
-    """
+def _with_cited(command: Extract, thread: Thread, answered: TurnRange) -> Extract:
     turns = thread.standing(answered.first, answered.last)
     # Two turns may have one id: the latest one counts, and an id of the host before one of ours.
     here = {turn.id: turn for turn in sorted(turns, key=lambda turn: (not turn.anonymous, turn.n))}

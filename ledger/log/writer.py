@@ -35,7 +35,7 @@ from backstory.ledger.engines.port import EventStore
 from backstory.ledger.erasure.requests import Erasure, ErasurePlan
 from backstory.ledger.log.eraser import Eraser, Purge
 from backstory.ledger.log.folded.snapshot import SharedSnapshots, Snapshots
-from backstory.ledger.log.marked import Marked, leaves_marks, with_cited
+from backstory.ledger.log.marked import Marked, leaves_marks
 from backstory.ledger.log.pipeline import CommitPipeline, PendingCommit, Salts, random_salt
 from backstory.ledger.log.reader import Reader, ServedMemory
 from backstory.ledger.log.transcript_writer import TranscriptWriter
@@ -174,9 +174,12 @@ class Writer(TranscriptWriter):
 
     def dated(self, command: _C) -> _C:
         """Return a command with the time and the use of facts that it would be decided with now, for a preview."""
-        memory = self.memory()
-        at = max(spell_moment(self.clock.now()), memory.at)
-        return self._marking(msgspec.structs.replace(command, at=at, heat=self._uses_for(memory, command)))
+        return self._marking(self._dated(command, self.memory(), spell_moment(self.clock.now())))
+
+    def _dated(self, command: _C, memory: Memory, moment: str) -> _C:
+        """Return a command with its time, no earlier than that of the last commit, and the use of facts."""
+        at = max(moment, memory.at)
+        return msgspec.structs.replace(command, at=at, heat=self._uses_for(memory, command))
 
     def put_policy_in_force(self, expected: str | None = None) -> str | None:
         """Commit what has lapsed, and the configured policy if it is not in force, so that a preview can rely on it.
@@ -267,10 +270,8 @@ class Writer(TranscriptWriter):
     def _decided(self, command: Command, cause: Cause, moment: str) -> tuple[Cause, str, tuple[Event, ...]]:
         """Complete a command and its cause with what only the state knows, and decide."""
         memory = self._state.memory
-        at = max(moment, memory.at)
-        heat = self._uses_for(memory, command)
-        command = msgspec.structs.replace(command, at=at, heat=heat)
-        cause = msgspec.structs.replace(cause, heat=heat)
+        command = self._dated(command, memory, moment)
+        cause = msgspec.structs.replace(cause, heat=command.heat)
         covered, answered = self._is_covered(cause), cause.turns
         if isinstance(command, FailUpdate) and covered:
             # Another process has learned from these turns; none is covered twice.
@@ -282,8 +283,6 @@ class Writer(TranscriptWriter):
             if covered or (late is not None and late.by != "redaction"):
                 cause = msgspec.structs.replace(cause, turns=None)
         thread = self._thread(cause.thread) if isinstance(command, Extract) and cause.thread is not None else None
-        if isinstance(command, Extract) and thread is not None and answered is not None:
-            command = with_cited(command, thread, answered)
         command = Marked(memory, self._secret, thread, answered).completed(command)
         if isinstance(command, Summarize):
             command = self._completed_summary(command)
@@ -292,7 +291,7 @@ class Writer(TranscriptWriter):
         command = self._marking(command)
         if isinstance(command, Clear) or leaves_marks(command):
             cause = msgspec.structs.replace(cause, transcript=self._state.transcript.head)
-        return cause, at, decide(memory, command)
+        return cause, command.at, decide(memory, command)
 
     def _marking(self, command: _C) -> _C:
         """Return a command that leaves marks with the transcript's last commit, after which words count again."""
@@ -366,15 +365,14 @@ class Writer(TranscriptWriter):
             self._as_configured = memory.configured
             return None
         policy = msgspec.structs.replace(memory.policy, **configured)
-        at = max(moment, memory.at)
         try:
-            command = ChangePolicy(at=at, policy=policy, source="config")
-            command = msgspec.structs.replace(command, heat=self._uses_for(memory, command))
+            command = self._dated(ChangePolicy(at=moment, policy=policy, source="config"), memory, moment)
             events = decide(memory, command)
         except CapError as error:
             _log.warning("the configured policy cannot be put in force for %s: %s", self.scope, error)
             return None
-        return self._queue_and_fold(head, Cause(kind="policy", actor="configuration", heat=command.heat), at, events)
+        cause = Cause(kind="policy", actor="configuration", heat=command.heat)
+        return self._queue_and_fold(head, cause, command.at, events)
 
     def _configured_for(self, memory: Memory) -> dict[str, PolicyValue]:
         """Return the configured values, and today's default of each key of which the ledger has the earlier one."""

@@ -20,7 +20,7 @@ from backstory.ledger.core.commit import EMPTY, Cause, Commit
 from backstory.ledger.core.dedup import dedup_key
 from backstory.ledger.core.events import Candidate, Consolidation, LedgerEvent, NewFact, Removal, Turn
 from backstory.ledger.core.memory import Fold, Memory
-from backstory.ledger.log.marked import Marked, with_cited
+from backstory.ledger.log.marked import Marked
 from backstory.ledger.log.reader import State
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.rules.decide import decide
@@ -139,8 +139,6 @@ class InMemoryScope(Writer):
             command = msgspec.structs.replace(command, proposal=proposal, users=users)
             thread = self._transcript.threads[command.thread]
             memory = self._fold.memory()
-            if cause.turns is not None:
-                command = with_cited(command, thread, cause.turns)
             command = Marked(memory, self._secret, thread, cause.turns).completed(command)
         command = msgspec.structs.replace(command, at=moment, heat=self._recorded.cause.heat)
         events = decide(self._fold.memory(), command)
