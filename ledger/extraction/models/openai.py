@@ -62,12 +62,15 @@ class _ReplyFormat(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Connection:
-    """A client, the name of its server in error messages, and the key that no message may show."""
+    """A client, the name of its server in error messages, and the key that no message may show.
+
+    `owner` is the process that has opened it; None where the host has.
+    """
 
     client: OpenAI
     where: str
     key: str = field(repr=False)
-    owned: bool
+    owner: int | None = None
 
     def redact(self, text: str) -> str:
         """Return a server's or library's text as one short line without the key."""
@@ -141,12 +144,13 @@ class OpenAIModel:
         """Close the connections that this model opened; the next `ask` opens them again."""
         with self._lock:
             connection, self._connection = self._connection, None
-        if connection is not None and connection.owned:
+        if connection is not None and connection.owner == os.getpid():
             connection.client.close()
 
     def _connect(self) -> _Connection:
         with self._lock:
-            if self._connection is None:
+            # A forked child must not use its parent's connections: one would read what was answered to the other.
+            if self._connection is None or self._connection.owner not in (None, os.getpid()):
                 self._connection = self._borrow(self._client) if self._client is not None else self._open()
             return self._connection
 
@@ -171,7 +175,7 @@ class OpenAIModel:
             )
         except Exception as error:
             raise self._no_client(where, error) from error
-        return _Connection(client=client, where=where, key=key, owned=True)
+        return _Connection(client=client, where=where, key=key, owner=os.getpid())
 
     def _borrow(self, given: OpenAI) -> _Connection:
         where = self._where(str(given.base_url))
@@ -179,7 +183,7 @@ class OpenAIModel:
             client = given.with_options(max_retries=0)
         except Exception as error:
             raise self._no_client(where, error) from error
-        return _Connection(client=client, where=where, key=given.api_key, owned=False)
+        return _Connection(client=client, where=where, key=given.api_key)
 
     @staticmethod
     def _no_client(where: str, error: Exception) -> ModelRejectedError:

@@ -635,6 +635,34 @@ def test_a_closed_model_opens_again(serve, build):
     assert model.ask(PROMPT).text == "y"
 
 
+def test_a_forked_child_asks_over_connections_of_its_own_and_leaves_its_parents_open(serve, build, monkeypatch):
+    built: list[openai.OpenAI] = []
+    original = openai.OpenAI
+
+    def noted(**options) -> openai.OpenAI:
+        built.append(original(**options))
+        return built[-1]
+
+    monkeypatch.setattr(openai, "OpenAI", noted)
+    server = serve(completion("x"), repeat=True)
+    model = build(server)
+    model.ask(PROMPT)
+    parents = model._connect()
+    child = os.fork()
+    if child == 0:
+        # Whatever happens, the child must not go on with the tests.
+        try:
+            answered, opened = model.ask(PROMPT).text, len(built)
+            model._connection = parents
+            model.close()
+            os._exit(0 if (answered, opened, built[0].is_closed()) == ("x", 2, False) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert model.ask(PROMPT).text == "x"
+    assert len(built) == 1
+
+
 def test_the_client_library_is_loaded_only_when_asked():
     script = (
         "import sys; from backstory.ledger.extraction.models.openai import OpenAIModel; OpenAIModel('m', api_key='k');"
