@@ -74,7 +74,7 @@ def test_nothing_failed_where_nothing_failed(faults: Faults, tmp_path: Path) -> 
     assert faults.of(ADA) == ()
     faults.flush()
     faults.recovered(ADA, "record")
-    faults.close()
+    faults.flush()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -229,7 +229,7 @@ def test_a_path_that_is_no_text_is_told_as_far_as_it_is(
     faults: Faults, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     faults.note(ADA, "record", StoreError("cannot write " + os.fsdecode(b"/home/caf\xe9")))
-    faults.close()
+    faults.flush()
     (fault,) = kept_in(tmp_path, FakeClock()).of(ADA)
     assert fault.detail.startswith("cannot write /home/caf")
     fault.detail.encode()
@@ -268,9 +268,9 @@ def test_many_faults_in_a_moment_are_written_once_and_counted_all(
     faults.note(ADA, "record", StoreError("x"))
     assert counted(others) == {("record", "StoreError"): 11}
     faults.note(ADA, "record", StoreError("x"))
-    faults.close()
+    faults.flush()
     assert counted(others) == {("record", "StoreError"): 12}
-    faults.close()
+    faults.flush()
     assert counted(others) == {("record", "StoreError"): 12}
 
 
@@ -288,7 +288,7 @@ def test_threads_and_processes_count_everything(tmp_path: Path, clock: FakeClock
     for thread in threads:
         thread.join(PATIENCE)
     for faults in shared:
-        faults.close()
+        faults.flush()
     assert counted(kept_in(tmp_path, clock)) == {("record", "StoreError"): 400}
 
 
@@ -346,7 +346,7 @@ def test_a_folder_that_cannot_be_written_keeps_counts_in_this_process(
     assert counted(faults) == {("record", "StoreError"): 3}
     assert len(caplog.records) == 1
     (tmp_path / "users").unlink()
-    faults.close()
+    faults.flush()
     assert counted(kept_in(tmp_path, FakeClock())) == {("record", "StoreError"): 3}
 
 
@@ -465,7 +465,7 @@ def test_what_is_purged_does_not_come_back_from_this_process(tmp_path: Path, fau
         faults.note(ADA, "record", StoreError("x"))
     file(tmp_path).with_name(".faults.json.new").write_text("half")
     faults.state_of(ADA).purge()
-    faults.close()
+    faults.flush()
     assert faults.of(ADA) == ()
     assert sorted(path.name for path in file(tmp_path).parent.iterdir()) == ["faults.lock"]
     file(tmp_path).with_name(".faults.json.new").write_text("half")
@@ -495,12 +495,12 @@ def test_a_forked_child_counts_for_itself(tmp_path: Path, faults: Faults, clock:
                 thread = threading.Thread(target=faults.note, args=(ADA, "inject", StoreError("x")))
                 thread.start()
                 thread.join(PATIENCE)
-                faults.close()
+                faults.flush()
                 code = int(thread.is_alive())
             finally:
                 os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
-    faults.close()
+    faults.flush()
     assert counted(kept_in(tmp_path, clock)) == {("record", "StoreError"): 3, ("inject", "StoreError"): 1}
 
 

@@ -77,7 +77,7 @@ def test_the_command_line_and_a_request_state_them_too() -> None:
     assert policy_changes(["categories=diet, travel"]) == {"categories": (Category("diet"), Category("travel"))}
     assert policy_changes(["categories="]) == {"categories": ()}
     body = PolicyChanges.model_validate({"categories": [*json.loads(stated), "travel"], "max_facts": 20})
-    assert read_policy(body.values()) == {"categories": (DIET, Category("travel")), "max_facts": 20}
+    assert read_policy(body.root) == {"categories": (DIET, Category("travel")), "max_facts": 20}
 
 
 def test_configuration_states_them_for_each_memory_of_a_home(tmp_path: Path) -> None:
