@@ -212,7 +212,7 @@ def verify(
     """Check both streams of a scope, their references to each other, and the read models; others may keep writing.
 
     A commit with a valid hash that no rule could have written is `impossible`: see
-    `backstory.projections.integrity.ledger` and `backstory.projections.integrity.turn_check`. At most a thousand
+    `backstory.projections.integrity.ledger_check` and `backstory.projections.integrity.turn_check`. At most a thousand
     problems of one kind in one stream are listed, the others are counted.
 
     Args:
