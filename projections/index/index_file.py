@@ -60,26 +60,24 @@ _memory = msgspec.msgpack.Decoder(Memory)
 _thread_state = msgspec.msgpack.Decoder(ThreadState)
 
 
-class IndexSnapshot:
+class IndexSnapshot(msgspec.Struct):
     """An index at the heads of both streams, on loan for one question."""
 
-    def __init__(
-        self, store: EventStore, scope: Scope, kv: ChecksummedKV, tip: IndexPosition, memory: Memory | None = None
-    ) -> None:
-        self.store = store
-        self.scope = scope
-        self.kv = kv
-        self.tip = tip
-        self._memory = memory
+    store: EventStore
+    scope: Scope
+    kv: ChecksummedKV
+    tip: IndexPosition
+    known: Memory | None = None
+    """The memory at the ledger's head, once it was read."""
 
     def memory(self) -> Memory:
         """The memory at the ledger's head."""
-        if self._memory is None:
+        if self.known is None:
             kept = self.kv.get(Table.MEMORY, b"")
             if kept is None:
                 raise DamagedError("it holds no memory")
-            self._memory = _memory.decode(kept)
-        return self._memory
+            self.known = _memory.decode(kept)
+        return self.known
 
     def thread(self, name: str) -> ThreadState:
         """What is known of a thread at the heads of both streams."""
