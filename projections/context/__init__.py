@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from backstory.projections.context.block import Context, Shares
-from backstory.projections.context.blocks import Blocks, ScopeBlocks
+from backstory.projections.context.block import Blocks, Context, ScopeBlocks, Shares
 from backstory.projections.context.counting import tokens_for
 from backstory.projections.context.given import Given, GivenTurn, given_digest
 from backstory.projections.context.relevance import last_words

@@ -11,138 +11,39 @@ they fit. A line that does not fit is skipped. The exact size of the block is kn
 
 from __future__ import annotations
 
-from bisect import insort
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 
 import msgspec
 
+from backstory.ledger.concurrency.background_load import BackgroundLoad
 from backstory.ledger.core.commit import Head
 from backstory.ledger.core.events import Fact
-from backstory.ledger.core.memory import birth
+from backstory.ledger.core.memory import Memory, birth
 from backstory.ledger.core.policy import Policy, named_category, rule_category
 from backstory.ledger.core.summaries import ThreadSummaryText
 from backstory.projections.context.counting import Counter
 from backstory.projections.context.given import Given, GivenTurn, Quote, given_digest
+from backstory.projections.context.joined import Joined, join
 from backstory.projections.context.lines import (
-    CLOSING,
     CONVERSATION,
     FACTS,
     FOUND,
     GAP,
-    OPENING,
-    PARTS,
     QUOTES,
     SECTIONS,
     Line,
     Prepared,
+    Sheet,
     Standing,
+    narrowed,
+    prepare,
     summary_line,
 )
+from backstory.projections.read_model import ReadModel
 
-_Place = tuple[int, int]
-"""What the lines of a part are in order of."""
-_LAST = (FACTS, FOUND)
-"""Headings of which no other follows in the same part of a block."""
 _SKIPPED = 4
 """Quotes that do not fit before the part is full: the others are as long, mostly."""
-_MISSED = 500
-"""Facts that do not fit before no other is tried: the rest ranks lower still, and there may be very many."""
-_place: Callable[[tuple[_Place, Line]], _Place] = itemgetter(0)
-
-
-class Sheet:
-    """A part of a block under construction; `tokens` is its exact size, 0 while it is empty."""
-
-    def __init__(self, prepared: Prepared, max_tokens: int) -> None:
-        self.parts: dict[str, list[tuple[_Place, Line]]] = {heading: [] for heading in (*PARTS, QUOTES, FOUND)}
-        self.tokens = 0
-        self.max_tokens = max_tokens
-        self._headings = prepared.headings
-        self._counter = prepared.counter
-        self._sum = prepared.frame
-
-    def take_facts(
-        self,
-        heading: str,
-        ranked: Iterable[tuple[Fact, Line]],
-        *,
-        within: float = float("inf"),
-        but: Container[str] = (),
-    ) -> list[str]:
-        """Add the facts that fit, the best first, of lines with at most `within` tokens together; return their ids.
-
-        Those whose ids are in `but` are passed over. Where 500 did not fit, the others are not tried.
-        """
-        taken = []
-        missed = 0
-        room = self.max_tokens - self.tokens
-        for rank, (fact, line) in enumerate(ranked):
-            if fact.id in but:
-                continue
-            # Cheap test first: most facts are larger than the room that is left.
-            fits = line.tokens <= min(room, within)
-            if fits and self.take(heading, line, place=birth(fact) if heading == FACTS else (rank, 0)) is not None:
-                taken.append(fact.id)
-                within -= line.tokens
-                room = self.max_tokens - self.tokens
-            elif (missed := missed + 1) == _MISSED:
-                break
-        return taken
-
-    def take_quotes(self, quotes: Iterable[Quote]) -> list[GivenTurn]:
-        """Add the quotes that fit, the best first, until some did not fit; return their turns."""
-        taken: list[GivenTurn] = []
-        skipped = 0
-        for rank, quote in enumerate(quotes):
-            if self.take(QUOTES, Line(quote.text, self._counter), place=(rank, 0)) is not None:
-                taken += quote.turns
-            elif (skipped := skipped + 1) == _SKIPPED:
-                break
-        return taken
-
-    def take(self, heading: str, line: Line, *, place: _Place = (0, 0), within: int | None = None) -> int | None:
-        """Add a line to a part at its `place` if there is room.
-
-        Returns:
-            By how many tokens the block has grown, or None where it would grow by more than `within` or past its limit.
-        """
-        lines = self.parts[heading]
-        before = self.tokens or self._sum
-        most = self.max_tokens if within is None else min(self.max_tokens, before + within)
-        entry = (place, line)
-        if lines and heading in _LAST:
-            # Fast path for all facts but the first: no gap follows the last part, so their order is for later.
-            size = before + line.tokens
-            if size > most:
-                return None
-            lines.append(entry)
-        else:
-            opened = 0 if lines else self._headings[heading].tokens
-            insort(lines, entry, key=_place)
-            size = self._sum + opened + line.tokens + self._gaps()
-            if size > most:
-                lines.remove(entry)
-                return None
-            self._sum += opened
-        self._sum += line.tokens
-        self.tokens = size
-        return size - before
-
-    def _gaps(self) -> int:
-        """Return the tokens of the empty lines between the parts; each is counted with the line before it."""
-        return sum(lines[-1][1].gap for lines in [lines for lines in self.parts.values() if lines][:-1])
-
-    def text(self) -> str:
-        """Return the whole part."""
-        parts = [
-            self._headings[heading].text + "".join(line.text for _, line in sorted(lines, key=_place))
-            for heading, lines in self.parts.items()
-            if lines
-        ]
-        return OPENING + "\n".join(parts) + CLOSING if parts else ""
-
-
 _QUOTED = 0.93
 """Of what is kept for a question the share that is for turns."""
 
@@ -269,7 +170,7 @@ def fill(
             found.max_tokens = room - shares.for_quotes(max_tokens - stands.first)
             taken = found.take_facts(FOUND, alike)
             found.max_tokens = room
-            turns = found.take_quotes(quotes)
+            turns = _take_quotes(found, quotes)
             if stands.all_fit:
                 known = {fact.id for fact, _ in alike}
                 alike = [*alike, *(pair for pair in stands.left if pair[0].id not in known)]
@@ -406,3 +307,122 @@ def _add_summaries(sheet: Sheet, lines: Iterable[tuple[int, Line]], within: int)
         else:
             within -= grown
     return skipped
+
+
+def _take_quotes(sheet: Sheet, quotes: Iterable[Quote]) -> list[GivenTurn]:
+    """Add the quotes that fit, the best first, until some did not fit; return their turns."""
+    taken: list[GivenTurn] = []
+    skipped = 0
+    for rank, quote in enumerate(quotes):
+        if sheet.take(QUOTES, Line(quote.text, sheet.counter), place=(rank, 0)) is not None:
+            taken += quote.turns
+        elif (skipped := skipped + 1) == _SKIPPED:
+            break
+    return taken
+
+
+_ONE_USE = timedelta(minutes=1)
+_FILTERS = 16
+"""Filters by tags whose lines are kept for one memory."""
+
+
+class Blocks(msgspec.Struct):
+    """How a home makes the blocks of its memories.
+
+    Attributes:
+        shares: the budgets and weights.
+        tokens: the token counter.
+        turns: the number of the user's last messages that define what is relevant.
+        quoting: whether turns are quoted that are like the newest of these.
+        enabled: whether blocks are made at all.
+    """
+
+    shares: Shares
+    tokens: BackgroundLoad[Counter]
+    turns: int = 3
+    quoting: bool = True
+    enabled: bool = True
+
+    def nothing(self) -> Context:
+        """Return an empty block."""
+        return Context("", 0, self.tokens.value.name)
+
+
+class ScopeBlocks(ReadModel):
+    """Makes the blocks of one memory, and keeps the prepared lines; safe for threads: two may prepare the same."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._shares = blocks.shares
+        self._tokens = blocks.tokens
+        self.start_over()
+
+    def start_over(self) -> None:
+        """Drop everything that is kept."""
+        self._prepared: Prepared | None = None
+        self._tagged: dict[tuple[str, ...], Prepared] = {}
+        """What `_prepared` leaves where a filter names tags, by these."""
+        self._joined: Joined | None = None
+        self._used: dict[str, datetime] = {}
+
+    def block(
+        self,
+        memory: Memory,
+        similarity: Mapping[str, float] | None,
+        *,
+        summaries: Sequence[ThreadSummaryText] = (),
+        max_tokens: int | None = None,
+        facts: bool = True,
+        tags: tuple[str, ...] = (),
+        quotes: Iterable[Quote] | None = None,
+    ) -> Context:
+        """Return the block of a memory; see `fill`.
+
+        `max_tokens` overrides the configured budget. Facts that are about something else than `tags` are left out.
+        """
+        most = self._shares.max_tokens if max_tokens is None else max_tokens
+        prepared = self._prepare(memory, any_more=quotes is not None)
+        if tags:
+            prepared = self._narrowed(prepared, tags)
+        return fill(prepared, similarity, summaries, self._shares, most, facts=facts, quotes=quotes)
+
+    def whole_block(
+        self,
+        memory: Memory,
+        similarity: Mapping[str, float],
+        *,
+        summaries: Sequence[ThreadSummaryText] = (),
+        facts: bool = True,
+    ) -> Context:
+        """Return the block of a memory in one part; see `fill_whole`."""
+        return fill_whole(
+            self._prepare(memory), similarity, summaries, self._shares, self._shares.max_tokens, facts=facts
+        )
+
+    def _prepare(self, memory: Memory, *, any_more: bool = False) -> Prepared:
+        # Tokens are exact from the first block on, so the first one waits for the vocabulary.
+        counter = self._tokens.wait() if memory.facts or memory.sections or any_more else self._tokens.value
+        self._prepared = prepared = prepare(memory, counter, self._prepared)
+        return prepared
+
+    def _narrowed(self, prepared: Prepared, tags: tuple[str, ...]) -> Prepared:
+        found = self._tagged.get(tags)
+        if found is None or found.memory is not prepared.memory:
+            found = narrowed(prepared, tags)
+            kept = {key: one for key, one in self._tagged.items() if one.memory is prepared.memory}
+            self._tagged = {tags: found} if len(kept) >= _FILTERS else {**kept, tags: found}
+        return found
+
+    def joined(self, own: Memory, users: Memory) -> Joined:
+        """Return an agent's memory joined with its user's; see `join`."""
+        self._joined = found = join(own, users, self._joined)
+        return found
+
+    def newly_used(self, fact_ids: Iterable[str], now: datetime) -> list[str]:
+        """Return the facts that were not used within the last minute, and note their use.
+
+        An agent requests a block before every call of its model, perhaps twenty times for one question.
+        """
+        used = {fact_id: at for fact_id, at in self._used.items() if abs(now - at) < _ONE_USE}
+        newly = [fact_id for fact_id in fact_ids if fact_id not in used]
+        self._used = used | dict.fromkeys(newly, now)
+        return newly

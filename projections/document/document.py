@@ -131,6 +131,14 @@ def stated_moment(data: bytes) -> str | None:
     return moment if isinstance(moment, str) else None
 
 
+def read_document(path: Path) -> bytes | None:
+    """Return the bytes of a memory.json, or None where there is none; raises OSError if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
 class DocumentFile:
     """The memory.json at `path`, replaced by rename; the caller keeps other writers of it off.
 
@@ -155,7 +163,7 @@ class DocumentFile:
             StoreError: The file cannot be read.
         """
         with self._translated("read"):
-            now = self._read()
+            now = read_document(self.path)
             return now is not None and (now == data or not self._is_ours(now))
 
     def write(self, data: bytes, *, spare_edits: bool = False) -> Path | None:
@@ -174,7 +182,7 @@ class DocumentFile:
         moved = None
         with self._translated("write"):
             # The test may replay the log, and the file may be edited meanwhile: read it again.
-            while (now := self._read()) is not None and now != data and _digest(now) != self._ours:
+            while (now := read_document(self.path)) is not None and now != data and _digest(now) != self._ours:
                 if self._is_ours(now):
                     continue
                 if spare_edits:
@@ -197,12 +205,6 @@ class DocumentFile:
             yield
         except OSError as error:
             raise StoreError(f"cannot {what} {self.path}: {error.strerror or error}; check the disk") from error
-
-    def _read(self) -> bytes | None:
-        try:
-            return self.path.read_bytes()
-        except FileNotFoundError:
-            return None
 
     def _is_ours(self, data: bytes) -> bool:
         digest = _digest(data)

@@ -282,18 +282,12 @@ def message_flow_of(
     moment = "" if since is None else str(since)
     turns = [turn for said in threads.values() for turn in said if turn.at >= moment]
     turns.sort(key=lambda turn: turn.at)
-    routes: dict[tuple[str, str | None, str | None], Route] = {}
+    routes: dict[tuple[str, str | None, str | None], list[Turn]] = {}
     for turn in turns:
         sender = turn.sent_from or turn.name or turn.role
         for receiver in _receivers(turn, sender):
-            key = (sender, receiver, turn.cause_by)
-            before = routes.get(key)
-            routes[key] = (
-                Route(*key, 1, turn.at, turn.at)
-                if before is None
-                else msgspec.structs.replace(before, turns=before.turns + 1, last=turn.at)
-            )
-    found = list(routes.values())
+            routes.setdefault((sender, receiver, turn.cause_by), []).append(turn)
+    found = [Route(*key, len(taken), taken[0].at, taken[-1].at) for key, taken in routes.items()]
     busiest = sorted(range(len(found)), key=lambda number: (-found[number].turns, number))[:limit]
     told = tuple(found[number] for number in sorted(busiest))
     return MessageFlow(

@@ -34,8 +34,7 @@ def dot_of(outline: Outline) -> str:
 
 def _statements(outline: Outline) -> Iterator[str]:
     yield DOT_BEGINS
-    title = (*outline.title, outline.notice) if outline.notice else outline.title
-    yield f"  graph [rankdir=LR, labelloc=t, label={_label(title)}]"
+    yield f"  graph [rankdir=LR, labelloc=t, label={_label(outline.title)}]"
     yield '  node [style=filled, fontname="sans-serif", fontsize=11]'
     yield '  edge [color="#7a8699", fontcolor="#4a5568", fontname="sans-serif", fontsize=9]'
     for number, box in enumerate(outline.boxes):

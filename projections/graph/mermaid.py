@@ -46,8 +46,7 @@ def mermaid_of(outline: Outline) -> str:
 def _statements(outline: Outline) -> Iterator[str]:
     yield MERMAID_BEGINS
     yield "flowchart LR"
-    notes = (*outline.title, outline.notice) if outline.notice else outline.title
-    boxes = (*outline.boxes, Box("note", notes))
+    boxes = (*outline.boxes, Box("note", outline.title))
     for number, box in enumerate(boxes):
         opening, closing = _SHAPES[box.look]
         yield f'  n{number}{opening}"{_label(box.lines)}"{closing}'

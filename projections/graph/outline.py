@@ -96,12 +96,11 @@ class Arrow(msgspec.Struct, frozen=True):
 
 
 class Outline(msgspec.Struct, frozen=True):
-    """The boxes and arrows of a graph, the lines of its title, and what is left out."""
+    """The boxes and arrows of a graph, and the lines of its title, which say what is left out."""
 
     title: tuple[str, ...]
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
-    notice: str = ""
 
 
 def outline_of(graph: GraphData) -> Outline:
@@ -120,7 +119,7 @@ def outline_of(graph: GraphData) -> Outline:
         if edge.kind != "wrote" or _is_last(edge, nodes[edge.target])
     )
     title = f"What {_owner(graph.user, graph.agent)} remembers, as of commit {graph.seq}"
-    return Outline(wrapped(title, 3), tuple(map(_box, graph.nodes)), arrows, _notice(graph))
+    return Outline((*wrapped(title, 3), *_left_out(graph)), tuple(map(_box, graph.nodes)), arrows)
 
 
 def message_outline_of(flow: MessageFlowData) -> Outline:
@@ -131,8 +130,9 @@ def message_outline_of(flow: MessageFlowData) -> Outline:
         numbers.setdefault(route.receiver, len(numbers))
     boxes = tuple(Box("note" if name is None else "name", wrapped(name or _EVERYBODY)) for name in numbers)
     arrows = tuple(Arrow(numbers[route.sender], numbers[route.receiver], _route_label(route)) for route in flow.routes)
-    notice = f"{_count(flow.left_out, 'route')} with fewer turns left out" if flow.left_out else ""
-    return Outline(wrapped(f"Who sent what to whom: {_owner(flow.user, flow.agent)}", 3), boxes, arrows, notice)
+    left_out = [f"{_count(flow.left_out, 'route')} with fewer turns left out"] if flow.left_out else []
+    title = wrapped(f"Who sent what to whom: {_owner(flow.user, flow.agent)}", 3)
+    return Outline((*title, *left_out), boxes, arrows)
 
 
 def _owner(user: str | None, agent: str | None) -> str:
@@ -146,12 +146,11 @@ def _count(number: int, one: str) -> str:
     return f"{number:,} {one if number == 1 else one + 's'}"
 
 
-def _notice(graph: GraphData) -> str:
+def _left_out(graph: GraphData) -> Iterator[str]:
     left = graph.left_out
-    if not left.updates:
-        return ""
-    facts = f", and {_count(left.facts, 'present fact')} with them" if left.facts else ""
-    return f"{_count(left.updates, 'older update')} left out{facts}"
+    if left.updates:
+        facts = f", and {_count(left.facts, 'present fact')} with them" if left.facts else ""
+        yield f"{_count(left.updates, 'older update')} left out{facts}"
 
 
 def _box(node: Node) -> Box:

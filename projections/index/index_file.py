@@ -70,31 +70,24 @@ _mark = msgspec.msgpack.Decoder(ReadingMark)
 _thread_state = msgspec.msgpack.Decoder(ThreadState)
 
 
-class IndexSnapshot:
-    """An index at the heads of both streams, whose names are given by their kinds, on loan for one question."""
+class IndexSnapshot(msgspec.Struct):
+    """An index at the heads of both streams, on loan for one question; `streams` has their names by kind."""
 
-    def __init__(
-        self,
-        store: EventStore,
-        streams: Mapping[str, str],
-        kv: ChecksummedKV,
-        tip: IndexPosition,
-        memory: Memory | None = None,
-    ) -> None:
-        self.store = store
-        self._streams = streams
-        self.kv = kv
-        self.tip = tip
-        self._memory = memory
+    store: EventStore
+    streams: Mapping[str, str]
+    kv: ChecksummedKV
+    tip: IndexPosition
+    known: Memory | None = None
+    """The memory at the ledger's head, once it was read."""
 
     def memory(self) -> Memory:
         """The memory at the ledger's head."""
-        if self._memory is None:
+        if self.known is None:
             kept = self.kv.get(Table.MEMORY, b"")
             if kept is None:
                 raise DamagedError("it holds no memory")
-            self._memory = _memory.decode(kept)
-        return self._memory
+            self.known = _memory.decode(kept)
+        return self.known
 
     def thread(self, name: str) -> ThreadState:
         """What is known of a thread at the heads of both streams."""
@@ -110,7 +103,7 @@ class IndexSnapshot:
             DamagedError: The first is not what should be there.
             CorruptLogError: Another is not.
         """
-        stream = self._streams[kind]
+        stream = self.streams[kind]
         first = after.seq + 1
         last = (self.tip.ledger if kind == LEDGER else self.tip.transcript).head.seq
         for record in self._records(stream, after.seq, byte):
@@ -137,7 +130,7 @@ class IndexSnapshot:
 
     def line(self, kind: str, seq: int, byte: int, *, skip: int = 0) -> Commit:
         """Read the commit of a seq, whose line begins at a byte, or `skip` lines behind it; whatever it follows."""
-        stream = self._streams[kind]
+        stream = self.streams[kind]
         records = self._records(stream, seq - skip - 1, byte)
         record = next(islice(records, skip, None), None)
         if record is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +15,7 @@ from backstory.ledger.core.errors import BackstoryError
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
 from backstory.ledger.disk.files import last_line
+from backstory.ledger.disk.locks import kept_free
 from backstory.ledger.engines.jsonl.removal import left_by_removals
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.projections.integrity.remedies import Check, some
@@ -117,22 +117,14 @@ def _is_held(path: Path, clock: Clock) -> bool:
     """Whether a lock is held for longer than a write takes."""
     pause, times = _LOCK_PATIENCE
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        for _ in range(times):
+            with kept_free(str(path)) as free:
+                if free:
+                    return False
+            clock.sleep(pause)
     except OSError:
         return False
-    try:
-        for _ in range(times):
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                clock.sleep(pause)
-            except OSError:
-                return False
-            else:
-                return False
-        return True
-    finally:
-        os.close(descriptor)
+    return True
 
 
 def _last_time(path: Path) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.errors import BackstoryError
@@ -13,10 +16,10 @@ from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import read_commits
 from backstory.projections.integrity.remedies import Check, failed_check
 from backstory.projections.integrity.stream_check import Problem
-from backstory.projections.integrity.verify import verify
+from backstory.projections.integrity.verify import INDEX, verify
 from backstory.projections.turns.superseded import superseded_turns
 
-Differing = Callable[[Scope], Iterable[str]]
+Differing = Callable[[Scope], Sequence[str]]
 """Returns the differences between a scope's index and its logs."""
 
 _VERIFIED_BYTES = 64 << 20
@@ -29,8 +32,8 @@ def examine_logs(
     folders: Iterable[str],
     clock: Clock,
     *,
-    differing: Differing | None = None,
-    all_of: str | None = None,
+    differing: Differing,
+    all_of: str | None,
 ) -> tuple[list[Check], list[Scope]]:
     """Verify scopes until 64 MiB of logs were read.
 
@@ -65,7 +68,7 @@ def examine_logs(
 
 
 def _examine_scope(
-    store: EventStore, home: Path, below: str, clock: Clock, differing: Differing | None
+    store: EventStore, home: Path, below: str, clock: Clock, differing: Differing
 ) -> tuple[list[Check], Scope | None]:
     """Return the checks of one scope, and the scope where there are no findings."""
     folder = home / below
@@ -73,11 +76,11 @@ def _examine_scope(
         scope = _scope_in(store, below)
         if scope is None:
             return [Check("owner", False, f"{folder} is not the folder of a scope; move it where it belongs")], None
-        index = None if differing is None else (lambda: tuple(differing(scope)))
+        index = partial(differing, scope)
         result = verify(store, scope, document=folder / "memory.json", index=index, clock=clock)
     except BackstoryError as error:
         return [Check("logs", False, str(error))], None
-    found = [failed_check(problem) for problem in map(_placed(below), result.problems[:_PROBLEMS])]
+    found = [failed_check(_placed(problem, below)) for problem in result.problems[:_PROBLEMS]]
     if len(result.problems) > _PROBLEMS:
         found.append(Check("logs", False, f"{folder}: {len(result.problems) - _PROBLEMS} more findings: run `verify`"))
     if found:
@@ -100,10 +103,11 @@ def _cut_threads(store: EventStore, scope: Scope) -> Iterator[Check]:
         )
 
 
-def _placed(below: str) -> Callable[[Problem], Problem]:
-    """Return a function that adds the scope's folder to a problem of memory.json or the index."""
-    names = {"memory.json": f"{below}/memory.json", "index.sqlite": f"{below}/index.sqlite"} if below else {}
-    return lambda p: Problem(p.kind, names.get(p.stream, p.stream), p.line, p.byte, p.message)
+def _placed(problem: Problem, below: str) -> Problem:
+    """Add the scope's folder to a problem of memory.json or the index."""
+    if below and problem.stream in ("memory.json", INDEX):
+        return msgspec.structs.replace(problem, stream=f"{below}/{problem.stream}")
+    return problem
 
 
 def _scope_in(store: EventStore, below: str) -> Scope | None:

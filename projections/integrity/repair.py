@@ -24,7 +24,7 @@ from backstory.ledger.disk.files import free_name, sync_folder, translated, writ
 from backstory.ledger.engines.jsonl.heads import move_torn_tail
 from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.engines.port import EventStore, Record
-from backstory.projections.document.document import DocumentFile, render
+from backstory.projections.document.document import DocumentFile, read_document, render
 from backstory.projections.history.moment import memories_when, replay
 from backstory.projections.integrity.remedies import Check, counted, failed_check
 from backstory.projections.integrity.verify import INDEX, verify
@@ -285,7 +285,7 @@ def _mend_document(store: JsonlStore, scope: Scope, path: Path, *, dry_run: bool
         memory = replay(store, scope)
         right = render(memory)
         with translated(path, "read"):
-            data = path.read_bytes() if path.exists() else None
+            data = read_document(path)
         if data is None or data == right:
             return Check(
                 name, True, "nothing to mend" if data is not None else "does not exist; the next commit creates it"

@@ -19,7 +19,7 @@ from backstory.ledger.core.memory import Fold
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT, Scope
 from backstory.ledger.engines.port import EventStore
 from backstory.ledger.log.commits import read_commits
-from backstory.projections.document.document import render, stated_moment
+from backstory.projections.document.document import read_document, render, stated_moment
 from backstory.projections.history.moment import memories_when
 from backstory.projections.integrity.ledger_check import LedgerCheck
 from backstory.projections.integrity.stream_check import Problem, Slot, StreamCheck
@@ -212,7 +212,7 @@ def verify(
     """Check both streams of a scope, their references to each other, and the read models; others may keep writing.
 
     A commit with a valid hash that no rule could have written is `impossible`: see
-    `backstory.projections.integrity.ledger` and `backstory.projections.integrity.turn_check`. At most a thousand
+    `backstory.projections.integrity.ledger_check` and `backstory.projections.integrity.turn_check`. At most a thousand
     problems of one kind in one stream are listed, the others are counted.
 
     Args:
@@ -329,7 +329,7 @@ class _Document:
         return [Problem("document_differs", name, line, same, f"{self._path} {state}")]
 
     def _difference(self) -> _Difference | None:
-        data = _read(self._path)
+        data = read_document(self._path)
         # Another process may have committed since the ledger was read, and may have written the document or not.
         for commit in read_commits(self._store, self._scope.stream(LEDGER), self._head):
             if data == render(self._fold.memory()):
@@ -342,10 +342,3 @@ class _Document:
         moment = stated_moment(data)
         past = [] if moment is None else memories_when(self._store, self._scope, moment)
         return _Difference(data, expected, next((memory.seq for memory in past if render(memory) == data), None))
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None

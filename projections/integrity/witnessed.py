@@ -109,8 +109,8 @@ class Witnessed(msgspec.Struct, frozen=True):
     """
 
     where: str
-    ledger: Heads
-    transcript: Heads
+    ledger: Heads = msgspec.field(default_factory=Heads)
+    transcript: Heads = msgspec.field(default_factory=Heads)
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -164,12 +164,11 @@ class WitnessFile:
         except FileNotFoundError:
             missing = f"{self.path} does not exist"
             if sent is None:
-                return Witnessed(str(self.path), Heads(), Heads(), (), (f"{missing}: nothing was witnessed yet",))
+                return Witnessed(str(self.path), notes=(f"{missing}: nothing was witnessed yet",))
             lost = f"{missing}, but commit {sent.seq} was sent to it: it was lost, or its disk is not mounted"
-            return Witnessed(str(self.path), Heads(), Heads(), (lost,))
+            return Witnessed(str(self.path), problems=(lost,))
         except OSError as error:
-            problem = f"{self.path} cannot be read: {error.strerror or error}"
-            return Witnessed(str(self.path), Heads(), Heads(), (problem,))
+            return Witnessed(str(self.path), problems=(f"{self.path} cannot be read: {error.strerror or error}",))
         ledger, transcript = self._parsed.scopes.get(scope, (Heads(), Heads()))
         problems = list(self._parsed.problems)
         if sent is not None and sent not in ledger:

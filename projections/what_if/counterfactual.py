@@ -405,8 +405,9 @@ def decide_again(
     Raises:
         ConfigError: An override is outside its range, or contradicts another value of a recorded policy.
     """
-    history = Counterfactual(commits, overrides)
-    for commit in commits:
+    history_commits = list(commits) if isinstance(commits, Iterator) else commits
+    history = Counterfactual(history_commits, overrides)
+    for commit in history_commits:
         history.advance(commit, history.decide(commit))
         if progress is not None:
             progress(commit.seq)

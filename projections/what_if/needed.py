@@ -126,19 +126,6 @@ def refusals_of(commit: Commit, before: Memory) -> tuple[ExplainedRefusal, ...]:
     return tuple(trial.judged(index, event) for index, event in refused)
 
 
-def _item(index: int, event: CandidateRejected) -> ExplainedRefusal:
-    candidate = event.candidate
-    return ExplainedRefusal(
-        index,
-        str(candidate.__struct_config__.tag),
-        content_of(candidate),
-        candidate.confidence if isinstance(candidate, NewFact | Consolidation | Edit) else None,
-        event.rule,
-        event.detail,
-        candidate.id if isinstance(candidate, Removal | Reinforcement | Extension | Edit) else None,
-    )
-
-
 class _ExhaustedError(Exception):
     """The commit was decided again as often as is allowed."""
 
@@ -166,10 +153,22 @@ class _Trial:
             unless = None if needs is not None else self._reason(event)
         except _ExhaustedError:
             unless = "this commit refused too many candidates to find a value for each"
-        item = _item(index, event)
-        if item.fact is None and event.rule == "duplicate":
-            item = msgspec.structs.replace(item, fact=self._holders.get(self._key(item.content)))
-        return msgspec.structs.replace(item, needs=needs, unless=unless)
+        candidate = event.candidate
+        content = content_of(candidate)
+        fact = candidate.id if isinstance(candidate, Removal | Reinforcement | Extension | Edit) else None
+        if fact is None and event.rule == "duplicate":
+            fact = self._holders.get(self._key(content))
+        return ExplainedRefusal(
+            index,
+            str(candidate.__struct_config__.tag),
+            content,
+            candidate.confidence if isinstance(candidate, NewFact | Consolidation | Edit) else None,
+            event.rule,
+            event.detail,
+            fact,
+            needs,
+            unless,
+        )
 
     def _needed(self, event: CandidateRejected) -> NeededValue | None:
         for key in LIFTED_BY.get(event.rule, ()):

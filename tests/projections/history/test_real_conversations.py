@@ -112,7 +112,7 @@ def found(memory: MemoryHandle, content: str) -> str:
 
 def again(memory: MemoryHandle, policy: dict[str, PolicyValue]) -> bytes:
     """The memory.json that there would be."""
-    return render(decide_again(list(memory._services.commits(memory._services.writer)), policy))
+    return render(decide_again(memory._services.commits(memory._services.writer), policy))
 
 
 def on_disk(home: Path) -> bytes:
