@@ -63,9 +63,9 @@ class ThreadLearner(msgspec.Struct, frozen=True):
                 thread = state.transcript.threads[name]
                 runs = state.coverage.pending(thread)
                 turns = [turn for run in runs for turn in thread.standing(run.first, run.last)]
+            return Urgency.of(self.updater.signals().seen_in(turns))
         except Exception:  # noqa: BLE001 the update meets the same error and reports it
             return Urgency.PLAIN
-        return Urgency.of(self.updater.signals().seen_in(turns))
 
     def learn(self, writer: Writer, thread: str, *, unanswered: bool) -> str | None:
         """Run the updates of a thread that are due, then what follows them.
