@@ -39,6 +39,8 @@ class Thread:
         """How many turns were restored since this was folded."""
         self._back: dict[int, int] = {}
         """The turns that were, with the commit that brought them back."""
+        self._taken_back: dict[int, int] = {}
+        """The turns that were taken back since this was folded, with the commit that did it."""
         self.traces: Traces = Traces(load if earlier is not None and earlier.redacted else None, count)
         """What is left of the turns that were erased, by ordinal."""
         self._latest: dict[str, int] | None = {} if earlier is None else None
@@ -109,6 +111,7 @@ class Thread:
                 self.superseded.add(event.n)
                 if commit.cause.kind == "withdrawal":
                     self.withdrawn.add(event.n)
+                    self._taken_back[event.n] = commit.seq
                 self._unname(event.n)
             elif isinstance(event, TurnRestored):
                 self._restore(event, commit.seq)
@@ -170,6 +173,10 @@ class Thread:
     def restored_after(self, seq: int, turns: TurnRange) -> bool:
         """Whether a turn of a range was restored after a commit of the transcript, so a reader then missed it."""
         return any(turns.first <= n <= turns.last and back > seq for n, back in self._back.items())
+
+    def withdrawn_after(self, seq: int, turns: TurnRange) -> bool:
+        """Whether a turn of a range was taken back after a commit of the transcript, so a reader has seen it then."""
+        return any(n in self.withdrawn and self._taken_back.get(n, 0) > seq for n in range(turns.first, turns.last + 1))
 
     def may_be_restored(self, n: int) -> bool:
         """Whether the turn is there and stands no longer, and no later text stands under its id."""

@@ -145,6 +145,27 @@ def test_a_turn_that_is_restored_while_a_model_answers_is_learned_from_later(tmp
         assert memory.verify().ok
 
 
+def test_nothing_is_learned_from_turns_that_are_taken_back_while_a_model_answers(tmp_path: Path) -> None:
+    def answer(_: Prompt) -> str:
+        if len(model.prompts) > 1:
+            return reply("nothing")
+        memory.turns.delete(TALK[2])
+        return reply("asks about Norway")
+
+    model = ScriptedModel(answer, repeat=True)
+    with open_home(tmp_path, model=model) as bs:
+        memory = bs.memory("ada")
+        memory.record("t", TALK)
+        memory.extract()
+        assert memory.facts() == ()
+        assert [turns.thread for turns in memory.status().pending] == ["t"]
+        memory.extract()
+        assert len(model.prompts) == 2
+        assert "capital of Norway" not in str(model.prompts[-1])
+        assert memory.status().pending == ()
+        assert memory.verify().ok
+
+
 def chat_of(question: str, answer: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
 
