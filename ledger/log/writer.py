@@ -310,14 +310,14 @@ class Writer(TranscriptWriter):
         return erased if erased > command.users else None
 
     def _is_covered(self, cause: Cause) -> bool:
-        """Whether a turn that a commit would cover is covered, or was restored or given up since it was read."""
+        """Whether a turn that a commit would cover is covered, or was restored or taken back since it was read."""
         if cause.thread is None or cause.turns is None:
             return False
         thread = self._thread(cause.thread)
         seen = cause.transcript
         return self._state.coverage.covers(thread, cause.turns) or (
             seen is not None
-            and (thread.restored_after(seen.seq, cause.turns) or thread.given_up_after(seen.seq, cause.turns))
+            and (thread.restored_after(seen.seq, cause.turns) or thread.withdrawn_after(seen.seq, cause.turns))
         )
 
     def _completed_summary(self, command: Summarize) -> Summarize:

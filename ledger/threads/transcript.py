@@ -39,8 +39,8 @@ class Thread:
         """How many turns were restored since this was folded."""
         self._back: dict[int, int] = {}
         """The turns that were, with the commit that brought them back."""
-        self._gone: dict[int, int] = {}
-        """The turns that have lost their standing since this was folded, with the commit that took it."""
+        self._taken_back: dict[int, int] = {}
+        """The turns that were taken back since this was folded, with the commit that did it."""
         self._traces: dict[int, Trace] = {}
         self._latest: dict[str, int] | None = {} if earlier is None else None
         self._earliest: dict[str, int] = {}
@@ -121,9 +121,9 @@ class Thread:
         for event in commit.events:
             if isinstance(event, TurnSuperseded):
                 self.superseded.add(event.n)
-                self._gone[event.n] = commit.seq
                 if commit.cause.kind == "withdrawal":
                     self.withdrawn.add(event.n)
+                    self._taken_back[event.n] = commit.seq
                 self._unname(event.n)
             elif isinstance(event, TurnRestored):
                 self._restore(event, commit.seq)
@@ -189,22 +189,9 @@ class Thread:
         """Whether a turn of a range was restored after a commit of the transcript, so a reader then missed it."""
         return any(turns.first <= n <= turns.last and back > seq for n, back in self._back.items())
 
-    def given_up_after(self, seq: int, turns: TurnRange) -> bool:
-        """Whether words of the user, or a turn that was taken back, stand no longer since a commit of the transcript.
-
-        Then a reader has seen what is not to be learned from. What has another text under its id by now is learned
-        from in its turn, and an answer may be given again.
-        """
-        return any(
-            self._gone.get(n, 0) > seq and (n in self.withdrawn or self._is_question_given_up(n))
-            for n in range(turns.first, turns.last + 1)
-        )
-
-    def _is_question_given_up(self, n: int) -> bool:
-        turn = self.turns[n - 1]
-        if turn is None or turn.role != "user":
-            return False
-        return turn.anonymous or self.latest.get(turn.id, 0) <= n
+    def withdrawn_after(self, seq: int, turns: TurnRange) -> bool:
+        """Whether a turn of a range was taken back after a commit of the transcript, so a reader has seen it then."""
+        return any(n in self.withdrawn and self._taken_back.get(n, 0) > seq for n in range(turns.first, turns.last + 1))
 
     def may_be_restored(self, n: int) -> bool:
         """Whether the turn is there and stands no longer, and no later text stands under its id."""

@@ -145,26 +145,17 @@ def test_a_turn_that_is_restored_while_a_model_answers_is_learned_from_later(tmp
         assert memory.verify().ok
 
 
-NAMED = [{**message, "id": f"m{n}"} for n, message in enumerate(TALK)]
-
-
-@pytest.mark.parametrize("how", ["taken back", "edited", "replaced"])
-def test_nothing_is_learned_from_words_that_are_given_up_while_a_model_answers(tmp_path: Path, how: str) -> None:
+def test_nothing_is_learned_from_turns_that_are_taken_back_while_a_model_answers(tmp_path: Path) -> None:
     def answer(_: Prompt) -> str:
         if len(model.prompts) > 1:
             return reply("nothing")
-        if how == "taken back":
-            memory.turns.delete(NAMED[2])
-        elif how == "edited":
-            memory.record("t", [*NAMED[:2], {"role": "user", "content": "And of Denmark?", "id": "m9"}], mode="branch")
-        else:
-            memory.record("t", NAMED[:2], mode="replace")
+        memory.turns.delete(TALK[2])
         return reply("asks about Norway")
 
     model = ScriptedModel(answer, repeat=True)
     with open_home(tmp_path, model=model) as bs:
         memory = bs.memory("ada")
-        memory.record("t", NAMED)
+        memory.record("t", TALK)
         memory.extract()
         assert memory.facts() == ()
         assert [turns.thread for turns in memory.status().pending] == ["t"]
@@ -173,18 +164,6 @@ def test_nothing_is_learned_from_words_that_are_given_up_while_a_model_answers(t
         assert "capital of Norway" not in str(model.prompts[-1])
         assert memory.status().pending == ()
         assert memory.verify().ok
-
-
-def test_an_answer_that_grows_while_a_model_answers_costs_no_second_question(tmp_path: Path) -> None:
-    def answer(_: Prompt) -> str:
-        memory.record("t", [{**NAMED[3], "content": "It is Bergen, as you know, and a fine town."}])
-        return reply("asks about Norway")
-
-    with open_home(tmp_path, model=ScriptedModel(answer)) as bs:
-        memory = bs.memory("ada")
-        memory.record("t", NAMED)
-        memory.extract()
-        assert [fact.content for fact in memory.facts()] == ["asks about Norway"]
 
 
 def chat_of(question: str, answer: str) -> list[dict[str, str]]:
