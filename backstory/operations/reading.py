@@ -151,6 +151,7 @@ class Reading(Operations):
         *,
         joined: bool = True,
         valid_at: When | None = None,
+        include_past: bool = False,
         tags: Sequence[str] | None = None,
     ) -> tuple[Fact, ...]:
         """Return the live facts, now or at an earlier moment, or what was known then of another time.
@@ -164,6 +165,7 @@ class Reading(Operations):
             valid_at: Only facts that were true at this time, or at some time in this year, month or day, and with them
                 those that have ended since; each of these says until when. A fact that does not state when it began
                 may always have been true.
+            include_past: Also all facts that have ended.
             tags: Only facts with all of these tags; `name=value` is about an attribute.
 
         Returns:
@@ -174,22 +176,22 @@ class Reading(Operations):
             NotFoundError: The ledger has no such commit.
         """
         wanted = read_filter(tags or ())
-        return tuple(fact for fact in self._known_facts(at, joined=joined, valid_at=valid_at) if fact.has(wanted))
+        span = self._services.span_of_truth(valid_at, include_past=include_past)
+        return tuple(fact for fact in self._known_facts(at, span, joined=joined) if fact.has(wanted))
 
-    def _known_facts(self, at: At | None, *, joined: bool, valid_at: When | None) -> tuple[Fact, ...]:
+    def _known_facts(self, at: At | None, span: tuple[str, str] | None, *, joined: bool) -> tuple[Fact, ...]:
         services = self._services
-        if valid_at is None:
+        if span is None:
             both = services.joined(at) if joined else None
             return tuple(services.memory(at).in_order() if both is None else both.facts(services.scope))
-        first, behind = services.times().valid_span("valid_at", valid_at)
         reading, beside = services.reading(), services.beside() if joined else None
         moment = None if at is None else services.times(reading).cut("at", at)
-        own = services.true_in(reading, moment, first, behind)
+        own = services.true_in(reading, moment, *span)
         if beside is None:
             return own
         if isinstance(moment, int):
             moment = services.logs(reading).memory_at(moment).at
-        return join_periods(own, services.true_in(beside, moment, first, behind), services.scope)
+        return join_periods(own, services.true_in(beside, moment, *span), services.scope)
 
     def moment(
         self,

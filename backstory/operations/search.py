@@ -160,9 +160,7 @@ class Searching(Operations):
         source = None if thread is None else checks.text("thread", thread)
         category = None if category is None else checks.text("category", category)
         first, end = services.times().span(since, until)
-        span = ("", "~") if include_past else None
-        if valid_at is not None:
-            span = services.times().valid_span("valid_at", valid_at)
+        span = services.span_of_truth(valid_at, include_past=include_past)
         if span is not None and within != "facts":
             raise UsageError("only facts are true at a time or have ended: search facts, or ask turns for neither")
         filters = SearchFilters.read(

@@ -25,7 +25,7 @@ from backstory.ledger.log.writer import Writer
 from backstory.open_files import translate_verbs
 from backstory.projections.context.joined import USERS, Joined, join
 from backstory.projections.history.moment import Moment
-from backstory.projections.history.times import At, TimeReader
+from backstory.projections.history.times import At, TimeReader, When
 from backstory.projections.index.index import ScopeIndex
 from backstory.scope_state import ScopeState
 from backstory.services.home_services import HomeServices
@@ -158,6 +158,16 @@ class ScopeServices(msgspec.Struct, frozen=True):
     def times(self, writer: Writer | None = None) -> TimeReader:
         """Return the reader of times and commits of the ledger that is read from."""
         return TimeReader(self.own.clock.now, self.logs(writer or self.reading()))
+
+    def span_of_truth(self, valid_at: When | None, *, include_past: bool) -> tuple[str, str] | None:
+        """Return the span of time in which facts have to have been true; None for the facts that are live.
+
+        Raises:
+            UsageError: It is no time.
+        """
+        if valid_at is not None:
+            return self.times().valid_span("valid_at", valid_at)
+        return ("", "~") if include_past else None
 
     def memory(self, at: At | None = None, *, whole_days: bool = True, name: str = "at") -> Memory:
         """Return memory now, or as it was at a commit or a time; an agent that shares shows its user's sections."""

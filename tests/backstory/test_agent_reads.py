@@ -89,6 +89,14 @@ def test_of_equal_facts_a_search_of_the_past_finds_the_agents_own(ada: MemoryHan
     found = chef.search("Oslo", include_past=True)
     assert sorted((hit.valid_from, hit.owner) for hit in found) == [("2011", USER), ("2019", CHEF)]
     assert [hit.owner for hit in chef.search("Oslo", valid_at="2019")] == [CHEF]
+    assert {hit.id for hit in found} < {fact.id for fact in chef.facts(include_past=True)}
+    assert [fact.valid_from for fact in chef.facts(include_past=True, tags=["none"])] == []
+    past = ada.facts(include_past=True)
+    assert [(fact.valid_from, fact.valid_until) for fact in past if fact.content == "Lives in Oslo"] == [
+        ("2019", "2020"),
+        ("2011", "2012"),
+    ]
+    assert [fact.content for fact in ada.facts(2, include_past=True)] == [fact.content for fact in ada.facts(2)]
     chef.add_fact(PEANUTS)
     assert [hit.owner for hit in chef.search("peanuts", include_past=True)] == [CHEF]
 
