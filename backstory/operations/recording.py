@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -35,7 +34,6 @@ from backstory.ledger.threads.delivery.continuing import continued, holds
 from backstory.ledger.threads.delivery.told import SKIPPED, ThreadPlace, Told
 from backstory.ledger.threads.delivery.turn_dedup import Mode
 from backstory.ledger.threads.delivery.turn_match import Said, spoken_in
-from backstory.ledger.threads.transcript import Thread, Threads
 from backstory.projections.index.keyed_commits import delivered
 from backstory.projections.turns import TurnView
 from backstory.projections.turns.superseded import SupersededTurn, superseded_turns
@@ -47,8 +45,6 @@ if TYPE_CHECKING:
     from backstory.ledger.messages import KeepHidden, Kept
 
 _log = logging.getLogger(__name__)
-_NEWEST = 100
-"""How many threads are looked at for one that a conversation continues."""
 _warned: set[Path] = set()
 """The homes whose recorded turns nothing will extract, as far as a warning said so in this process."""
 
@@ -137,7 +133,8 @@ class Intake(Operations):
             # What a process has just heard need not be looked for.
             if only is not None or (found and found[0][1].is_sure):
                 return found
-            return continued([*named, *_newest(threads, named)], kept, seal, now)
+            others = (thread for thread in threads.newest() if thread not in named)
+            return continued([*named, *others], kept, seal, now)
 
     def _record(self, thread: str, kept: Sequence[Kept], mode: Mode | Told, *, sent_before: bool) -> RecordedDelivery:
         services, key = self._services, self._services.key
@@ -222,11 +219,6 @@ def _warn_without_model(folder: Path) -> None:
             folder,
             NO_MODEL_HERE,
         )
-
-
-def _newest(threads: Threads, named: Sequence[Thread] = ()) -> Iterator[Thread]:
-    known = {thread.name for thread in named}
-    return (threads[name] for name in islice(reversed(list(threads)), _NEWEST) if name not in known)
 
 
 def _named(candidates: Sequence[SupersededTurn], turns: Sequence[str | int]) -> list[SupersededTurn]:
@@ -329,7 +321,7 @@ class Recording(Operations):
             return tuple(name for name, _ in self.intake.places(kept))
         checks.text("turn_id", turn_id)
         with self._services.writer.reader.state() as state:
-            return tuple(thread.name for thread in _newest(state.transcript.threads) if holds(thread, turn_id))
+            return tuple(thread.name for thread in state.transcript.threads.newest() if holds(thread, turn_id))
 
     def transcript(self, thread: str) -> tuple[TurnView, ...]:
         """Return the turns of a thread that stand, in order.

@@ -193,7 +193,11 @@ class TranscriptWriter:
             known = self._thread(thread)
             # Turns that were cut off the transcript may be covered; their ordinals are not used again.
             highest = self._state.coverage.highest(thread)
-            secret = self.store.key(self.transcript_stream, create=False) if known.is_redacted else None
+            # A new thread that a proxy has named takes a history in, which may hold what was erased in another one.
+            adopts = isinstance(mode, Told) and mode.adopts and not len(known.turns)
+            others = [one for one in self._state.transcript.threads.newest() if one.is_redacted] if adopts else []
+            erased = known.is_redacted or others
+            secret = self.store.key(self.transcript_stream, create=False) if erased else None
             seal = None if secret is None else sealing(secret)
             arrival = align(
                 known,
@@ -202,6 +206,7 @@ class TranscriptWriter:
                 mode=mode,
                 highest=highest,
                 seal=seal,
+                elsewhere=frozenset().union(*(one.forgotten for one in others)),
                 sent_before=sent_before,
                 is_covered=lambda n: self._state.coverage.covers(known, TurnRange(n, n)),
             )

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Protocol
 
 from backstory.ledger.core.commit import EMPTY, Commit, Head
 from backstory.ledger.core.events import Redacted, Turn, TurnRange, TurnRestored, TurnSuperseded
 from backstory.ledger.threads.turn_columns import EarlierTurns, Trace, TurnColumn, turns_of
+
+_NEWEST = 100
+"""How many threads are looked at for what may be in any of them."""
 
 _MOST_SOUGHT = 64
 """A thread remembers for at most this many searches how far they went."""
@@ -302,6 +306,10 @@ class Threads(Mapping[str, Thread]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def newest(self) -> Iterator[Thread]:
+        """Yield the threads that began last, the newest first; of very many only some."""
+        return (self[name] for name in islice(reversed(list(self)), _NEWEST))
 
     def opened(self, name: str) -> Thread:
         """Return the thread, a new one where there is none yet."""

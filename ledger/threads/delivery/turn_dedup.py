@@ -14,6 +14,7 @@ nothing by what it leaves out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
@@ -123,6 +124,7 @@ def align(
     mode: Mode | Told = "conversation",
     highest: int = 0,
     seal: ContentSeal | None = None,
+    elsewhere: AbstractSet[str] = frozenset(),
     sent_before: bool = False,
     is_covered: Callable[[int], bool] = lambda _: False,
 ) -> Arrival:
@@ -138,11 +140,12 @@ def align(
         mode: what the host says of the delivery.
         highest: the highest ordinal that is taken, also by turns that the thread has lost.
         seal: the keyed digest of a role and a text; None where the scope has no key.
+        elsewhere: the digests of what was forgotten on request in other threads, and stays out of this one, too.
         sent_before: the delivery may have been recorded already, as one that is tried again.
         is_covered: whether a turn of the thread was learned from, by its ordinal.
     """
     by_id = {message.id: message for message in messages if message.id is not None}
-    forgotten = frozenset() if mode == "append" else _forgotten(thread, messages, seal)
+    forgotten = frozenset() if mode == "append" else _forgotten(thread, elsewhere, messages, seal)
     aligned = NOTHING_KNOWN
     if isinstance(mode, Told):
         aligned = align_told(thread, messages, mode, seal=seal, now=at)
@@ -171,16 +174,19 @@ def align(
     return Arrival(tuple(fresh), max(len(thread.turns), highest) + 1, tuple(superseded), at)
 
 
-def _forgotten(thread: Thread, messages: Sequence[Kept], seal: ContentSeal | None) -> frozenset[int]:
+def _forgotten(
+    thread: Thread, elsewhere: AbstractSet[str], messages: Sequence[Kept], seal: ContentSeal | None
+) -> frozenset[int]:
     """The messages without ids that were forgotten on request, by index; a bare "yes" is kept."""
-    if seal is None or not thread.forgotten:
+    digests = frozenset() if seal is None else thread.forgotten | elsewhere
+    if seal is None or not digests:
         return frozenset()
     return frozenset(
         index
         for index, message in enumerate(messages)
         if message.id is None
         and has_substance(message.content)
-        and any(seal(message.role, form) in thread.forgotten for form in Said.of(message).forms)
+        and any(seal(message.role, form) in digests for form in Said.of(message).forms)
     )
 
 

@@ -133,6 +133,16 @@ def test_a_setting_adopts_histories_and_a_header_goes_before_it(tmp_path: Path, 
         assert proxy.turns()["thread-2"] == ["Who am I?", "You live in Bergen."]
 
 
+def test_a_history_that_is_adopted_brings_nothing_back_that_was_forgotten_in_another_thread(tmp_path: Path, upstream):
+    with open_home(tmp_path / "home", proxy_history="all") as bs, served(bs, upstream.base_url) as proxy:
+        proxy.chat(*BEFORE, "Where do I live?")
+        bs.memory("ada").forget(matching="sister")
+        # The client edits its last question, which begins another thread.
+        proxy.chat(*BEFORE, "Which trains go to Oslo?")
+        assert proxy.turns()["thread-2"] == [*BEFORE[:2], BEFORE[3], "Which trains go to Oslo?", "You live in Bergen."]
+        assert "sister" not in (tmp_path / "home/users/ada/transcript.jsonl").read_text()
+
+
 def test_examples_for_the_model_are_no_speech(proxy, upstream):
     upstream.then(completion("positive"))
     examples = ["The soup was cold", "negative", "What a lovely evening", "positive"]
