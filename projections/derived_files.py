@@ -18,8 +18,7 @@ from urllib.parse import quote
 from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.ledger.disk.files import make_folder, translated
-from backstory.ledger.disk.locks import try_lock
-from backstory.ledger.disk.named_locks import polled
+from backstory.ledger.disk.locks import polled, try_lock
 
 if TYPE_CHECKING:
     import sqlite3

@@ -8,6 +8,10 @@ from functools import lru_cache
 
 _EPOCH = re.compile(r"\d{9,19}(?:\.\d+)?", re.ASCII)
 _FIRST_EPOCH = 10**8
+_DAY = timedelta(days=1)
+
+# Cached, because every decision parses the times of every fact and they seldom change.
+_moment = lru_cache(maxsize=4096)(datetime.fromisoformat)
 
 
 def spell_moment(moment: datetime) -> str:
@@ -30,6 +34,11 @@ def parse_local(text: str) -> datetime | None:
     except (ValueError, OverflowError):
         return None
     return moment
+
+
+def days_since(moment: str, at: str) -> float:
+    """Return the days from one ISO 8601 moment to another; 0 if `at` is the earlier one."""
+    return max(0.0, (_moment(at) - _moment(moment)) / _DAY)
 
 
 def read_time(value: object) -> str | None:

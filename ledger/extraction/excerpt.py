@@ -12,8 +12,9 @@ import msgspec
 
 from backstory.ledger.core.events import DOCUMENT_SECTIONS, Fact
 from backstory.ledger.core.memory import Memory
+from backstory.ledger.core.moments import days_since
 from backstory.ledger.rules.ranking import Ranking
-from backstory.ledger.rules.review import days_since, fragmented, lifetime, review_from, stale_facts
+from backstory.ledger.rules.review import fragmented, lifetime, review_from, stale_facts
 from backstory.ledger.text.tokens import estimate_tokens
 
 FEWEST_MERGED = 2

@@ -39,6 +39,7 @@ from backstory.ledger.core.events import (
 )
 from backstory.ledger.core.kinds import Overtaking, RemovalReason, Rule
 from backstory.ledger.core.memory import Fold, Memory
+from backstory.ledger.core.moments import days_since
 from backstory.ledger.core.policy import Policy, rule_category
 from backstory.ledger.rules.admission import (
     Admission,
@@ -52,7 +53,7 @@ from backstory.ledger.rules.admission import (
     refusals_of,
 )
 from backstory.ledger.rules.ranking import Ranking
-from backstory.ledger.rules.review import days_since, ends_later, lifetime, longest_lifetime, review_from
+from backstory.ledger.rules.review import ends_later, lifetime, longest_lifetime, review_from
 from backstory.ledger.rules.screening import merged_confidence, screen, without_never
 from backstory.ledger.text.tags import joined_attributes, joined_tags
 from backstory.ledger.text.uploads import scrub_uploads

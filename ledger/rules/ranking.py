@@ -14,8 +14,8 @@ from operator import attrgetter
 from typing import TypeAlias
 
 from backstory.ledger.core.events import Access, Fact
+from backstory.ledger.core.moments import days_since
 from backstory.ledger.core.policy import Policy
-from backstory.ledger.rules.review import days_since
 
 Rank: TypeAlias = tuple[bool, float, str, int, int]
 

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from datetime import datetime, timedelta
-from functools import lru_cache
 
 from backstory.ledger.core.commands import RemoveFact
 from backstory.ledger.core.events import Fact, FactRemoved, Removal
 from backstory.ledger.core.memory import Memory, has_lapsed
-from backstory.ledger.core.moments import ends
+from backstory.ledger.core.moments import days_since, ends
 from backstory.ledger.core.policy import Policy, is_protected, named_category, rule_category
-
-_DAY = timedelta(days=1)
-
-# Cached, because every decision parses the times of every fact and they seldom change.
-_moment = lru_cache(maxsize=4096)(datetime.fromisoformat)
-
-
-def days_since(moment: str, at: str) -> float:
-    """Return the days from one ISO 8601 moment to another; 0 if `at` is the earlier one."""
-    return max(0.0, (_moment(at) - _moment(moment)) / _DAY)
 
 
 def review_from(fact: Fact) -> str:

@@ -21,9 +21,8 @@ from backstory.projections.derived_files import DamagedError
 from backstory.projections.search.cited_facts import CitedFacts
 from backstory.projections.search.corpus import FactChanges, IndexChange, LiveFacts, StandingTurns, fact_entry
 from backstory.projections.search.filters import SearchFilters
-from backstory.projections.search.fusion import Fused
 from backstory.projections.search.lexical.entry import Entry, Scored, Worth
-from backstory.projections.search.results import Explanation, Hit
+from backstory.projections.search.results import Explanation, Fused, Hit
 from backstory.projections.search.similarity import Similarity
 from backstory.projections.turns import TurnFollower, TurnView
 

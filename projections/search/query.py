@@ -41,11 +41,10 @@ from backstory.projections.history.moment import replay
 from backstory.projections.read_model import ReadModel
 from backstory.projections.search.corpus import StandingTurns, fact_entry
 from backstory.projections.search.filters import SearchFilters
-from backstory.projections.search.fusion import by_words_and_cited, fused
 from backstory.projections.search.known import AT_ONCE, WORDS, Known, hit_of, why_found
 from backstory.projections.search.lexical.entry import Scored
 from backstory.projections.search.lexical.tokenizer import words_of
-from backstory.projections.search.results import Found
+from backstory.projections.search.results import Found, by_words_and_cited, fused
 from backstory.projections.search.vectors.embedder import Passage, passages
 from backstory.projections.search.vectors.scope_vectors import Vectors
 from backstory.projections.search.vectors.vector_file import VectorFile

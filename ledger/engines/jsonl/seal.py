@@ -18,8 +18,7 @@ from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
 from backstory.ledger.disk.files import make_folder, put_in_place, sync_folder, translated
-from backstory.ledger.disk.locks import kept_free
-from backstory.ledger.disk.named_locks import polled
+from backstory.ledger.disk.locks import kept_free, polled
 from backstory.ledger.engines.port import Seal
 
 NAME = "sealed.json"

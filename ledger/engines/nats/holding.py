@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.concurrency.jobs import Repeated
 from backstory.ledger.core.errors import BackstoryError, SealedError
-from backstory.ledger.disk.named_locks import Hold, NamedLocks, held_elsewhere, polled
+from backstory.ledger.disk.locks import Hold, NamedLocks, held_elsewhere, polled
 from backstory.ledger.engines.nats.jetstream import JetStream, Outgoing
 from backstory.ledger.engines.nats.messages import LOCK, MARKER_NOTE, Marker, Tip
 from backstory.ledger.engines.nats.reading import StreamReading

@@ -18,7 +18,7 @@ from backstory.ledger.concurrency.clock import SystemClock
 from backstory.ledger.concurrency.recent import Recent
 from backstory.ledger.core.commit import UNREADABLE, head_of
 from backstory.ledger.core.errors import BackstoryError, StoreError
-from backstory.ledger.disk.named_locks import polled
+from backstory.ledger.disk.locks import polled
 from backstory.ledger.engines.nats.jetstream import NAME, JetStream, Stored
 from backstory.ledger.engines.nats.messages import (
     Stub,

@@ -26,7 +26,7 @@ from backstory.ledger.core.errors import (
     StoreError,
     UnknownOutcomeError,
 )
-from backstory.ledger.disk.named_locks import polled
+from backstory.ledger.disk.locks import polled
 from backstory.ledger.engines.nats.address import NatsAddress, read_address
 from backstory.ledger.engines.nats.erasing import Erasing
 from backstory.ledger.engines.nats.holding import NatsHolds, StreamHold, name_header

@@ -24,7 +24,7 @@ from backstory.ledger.core.errors import (
     StoreError,
     UnknownOutcomeError,
 )
-from backstory.ledger.disk.named_locks import polled
+from backstory.ledger.disk.locks import polled
 from backstory.ledger.engines.port import Seal
 from backstory.ledger.engines.postgres.connections import Connections, is_lost
 from backstory.ledger.engines.postgres.holds import lock_of

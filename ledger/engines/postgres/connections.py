@@ -20,7 +20,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.errors import LockTimeoutError, StoreError
-from backstory.ledger.disk.named_locks import polled
+from backstory.ledger.disk.locks import polled
 from backstory.ledger.engines.postgres.address import PostgresAddress
 
 __all__ = ["Connection", "Connections", "is_lost"]

@@ -17,7 +17,7 @@ from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.commit import UNREADABLE
 from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.moments import spell_moment
-from backstory.ledger.disk.named_locks import polled
+from backstory.ledger.disk.locks import polled
 from backstory.ledger.engines.postgres.connections import Connection, Connections
 from backstory.ledger.engines.postgres.holds import lock_of
 from backstory.ledger.engines.postgres.sealing import DatabaseSeal

@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager, suppress
 import psycopg
 from psycopg import sql
 
-from backstory.ledger.disk.named_locks import Hold, NamedLocks, held_elsewhere
+from backstory.ledger.disk.locks import Hold, NamedLocks, held_elsewhere
 from backstory.ledger.engines.postgres.awake import BEAT_SECONDS, STAY_OPEN, KeptAwake
 from backstory.ledger.engines.postgres.connections import Connection, Connections
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstory.projections.search.fusion import by_words_and_cited, fused
 from backstory.projections.search.lexical.entry import Scored
-from backstory.projections.search.results import Explanation
+from backstory.projections.search.results import Explanation, by_words_and_cited, fused
 
 
 def ranking(keys: str) -> list[Scored]:
