@@ -173,8 +173,8 @@ class Logs(Protocol):
     def saying(self, content: str) -> Sequence[str]:
         """Return the ids of all facts, live or gone, that said the same as a text at some time."""
 
-    def last_clear(self, seq: int) -> int:
-        """Return the last clear up to a commit that was not reverted by then; 0 where there is none."""
+    def in_force(self, seq: int) -> Sequence[range]:
+        """Return the seqs of the commits up to one that no clear or rollback had set aside by then."""
 
     def turns(self, thread: str, within: TurnRange | None = None) -> Sequence[Turn]:
         """Return a thread's turns that were not erased, in order; all of them, or those in a range of ordinals."""
@@ -192,12 +192,14 @@ class _Story(msgspec.Struct):
     removed: Removed | None = None
 
 
-def _story(logs: Logs, fact_id: str, until: int) -> _Story:
+def _story(logs: Logs, fact_id: str, until: int, standing: Sequence[range] | None = None) -> _Story:
+    """Tell what became of a fact up to a commit; `standing` are the commits that count, all of them unless given."""
     story = _Story()
     erased: list[int] = []
     for commit in logs.commits_about(fact_id):
         # Commits made after the memory was read are ignored.
-        for event in concerns(commit, fact_id) if commit.seq <= until else ():
+        counts = commit.seq <= until and (standing is None or any(commit.seq in some for some in standing))
+        for event in concerns(commit, fact_id) if counts else ():
             detail = _in_words(event, commit)
             cause = commit.cause
             item = HistoryItem(commit.seq, commit.at, type(event).__name__, cause.kind, detail, cause.actor)
@@ -256,17 +258,17 @@ def _periods(logs: Logs, memory: Memory, fact: Fact | None, at: str) -> Iterator
     """Yield when what a fact says was true, by all facts that say it; nothing where it was erased."""
     if fact is None:
         return
-    key, cleared = mark_key(fact.content), logs.last_clear(memory.seq)
+    key, standing = mark_key(fact.content), logs.in_force(memory.seq)
     for same in logs.saying(fact.content):
         held = memory.facts.get(same)
-        story = None if held is not None else _story(logs, same, memory.seq)
+        story = None if held is not None else _story(logs, same, memory.seq, standing)
         last = held if story is None else story.last
         if last is None or mark_key(last.content) != key:
             continue
         if story is None:
             if last.expires_at is None or ends(last.expires_at) > at:
                 yield Period(same, last.valid_from, last.valid_until, live=not has_lapsed(last, at))
-        elif story.removed is not None and story.removed.reason == "ended" and story.removed.seq > cleared:
+        elif story.removed is not None and story.removed.reason == "ended":
             yield Period(same, last.valid_from, story.removed.valid_until or story.removed.at, live=False)
 
 

@@ -34,8 +34,11 @@ from backstory.projections.history.views import facts_of
 from backstory.projections.index.kv import ChecksummedKV
 from backstory.projections.index.periods import EndedPeriod, keys_of
 from backstory.projections.index.schema import (
+    BACK_TO,
+    FOR_GOOD,
     LAST,
     NOTHING,
+    REVERTS,
     Checkpoint,
     IndexPosition,
     ReadingMark,
@@ -236,7 +239,7 @@ class IndexBuilder:
                 place = named(fact) + number(commit.seq)
                 facts[place] = BORN if born else facts.get(place) or b""
                 if born and commit.cause.kind not in _ADDS_NEW:
-                    self._changes[Table.RETURNED][place] = b""
+                    self._changes[Table.RETURNED][place] = b"" if isinstance(event, FactAdded) else FOR_GOOD
             if isinstance(event, FactAdded | FactRevised):
                 stated = event.fact if isinstance(event, FactAdded) else event.after
                 self._changes[Table.SAYINGS][saying(stated.content) + stated.id.encode()] = b""
@@ -253,17 +256,16 @@ class IndexBuilder:
             self._changes[Table.LEARNED][named(str(thread)) + number(commit.seq)] = number(begin)
             self._thread(str(thread)).learned = commit.seq
         self._cover(commit)
-        self._note_clear(commit)
+        self._note_jump(commit)
 
-    def _note_clear(self, commit: Commit) -> None:
-        """Note a clear, and what reverts one."""
-        clears, target = self._changes[Table.CLEARS], commit.cause.target
-        if commit.cause.kind == "clear":
-            clears[number(commit.seq)] = number(0)
-        elif commit.cause.kind == "revert" and target is not None:
-            key = number(target)
-            if key in clears or self._kv.get(Table.CLEARS, key) is not None:
-                clears[number(commit.seq)] = key
+    def _note_jump(self, commit: Commit) -> None:
+        """Note a clear or a rollback, and what reverts one."""
+        jumps, kind = self._changes[Table.JUMPS], commit.cause.kind
+        target = number(commit.cause.target or 0)
+        if kind in ("clear", "rollback"):
+            jumps[number(commit.seq)] = BACK_TO + (number(0) if kind == "clear" else target)
+        elif kind == "revert" and (target in jumps or self._kv.get(Table.JUMPS, target) is not None):
+            jumps[number(commit.seq)] = REVERTS + target
 
     def _end(self, commit: Commit, event: FactRemoved) -> None:
         """Keep a fact that ended, with the time at which it did; what states none ended with the commit."""
@@ -413,7 +415,7 @@ _CALLED = {
     Table.REDACTED: "what is left of erased turns",
     Table.TIMELINE: "times and kinds of commits",
     Table.REFUSED: "words of what was refused or removed",
-    Table.CLEARS: "clears of memory",
+    Table.JUMPS: "clears and rollbacks",
     Table.USAGE: "tokens by day and model",
 }
 

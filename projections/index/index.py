@@ -169,9 +169,9 @@ class ScopeIndex(IndexFile):
         """
         return self.ask(lambda at: list(questions.ended(at, moment, first, behind)))
 
-    def last_clear(self, seq: int) -> int:
-        """Return the last clear up to a commit that was not reverted by then; 0 where there is none."""
-        return self.ask(lambda at: questions.last_clear(at, seq))
+    def in_force(self, seq: int) -> Sequence[range]:
+        """Return the seqs of the commits up to one that were in force then; see `Logs.in_force`."""
+        return self.ask(lambda at: questions.in_force(at, seq))
 
     def saying(self, content: str) -> list[str]:
         """Return the ids of all facts, live or gone, that said the same as a text at some time."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from itertools import chain, islice
 
 import msgspec
@@ -21,7 +21,9 @@ from backstory.projections.index.builder import BORN
 from backstory.projections.index.index_file import IndexSnapshot
 from backstory.projections.index.periods import EndedPeriod, ended_by, ranges_of
 from backstory.projections.index.schema import (
+    FOR_GOOD,
     LAST,
+    REVERTS,
     Checkpoint,
     SaidLine,
     Table,
@@ -205,11 +207,11 @@ def memory_at(at: IndexSnapshot, moment: Moment) -> Memory:
 def ended(at: IndexSnapshot, moment: Moment | None, first: str, behind: str) -> Iterator[Fact]:
     """Yield the facts that had ended at a moment; see `ScopeIndex.ended`."""
     seq = _seq_of(at, moment)
-    cleared = last_clear(at, seq)
+    standing = in_force(at, seq)
     periods, returned = at.kv.cursor(Table.ENDED), at.kv.cursor(Table.RETURNED)
     for start, stop in ranges_of(first, behind):
         for key, value in periods.between(start, stop):
-            if not cleared < (ended := ended_by(key)) <= seq:
+            if not is_within(ended := ended_by(key), standing):
                 continue
             period = _period.decode(value)
             if period.end <= first or (period.begin > first and period.begin >= behind):
@@ -217,20 +219,40 @@ def ended(at: IndexSnapshot, moment: Moment | None, first: str, behind: str) -> 
             fact = _fact.decode(period.fact)
             # A later commit that adds the fact brings it back, or takes back that it was ever true.
             name = named(fact.id)
-            if not any(returned.between(name + number(ended + 1), name + number(seq + 1))):
+            later = returned.between(name + number(ended + 1), name + number(seq + 1))
+            if not any(how == FOR_GOOD or is_within(number_in(key[len(name) :]), standing) for key, how in later):
                 yield fact
 
 
-def last_clear(at: IndexSnapshot, seq: int) -> int:
-    """Return the last clear up to a commit that was not reverted by then; 0 where there is none."""
-    reverted = set()
-    for key, value in at.kv.descending(Table.CLEARS, number(seq)):
-        if number_in(key) in reverted:
+def in_force(at: IndexSnapshot, seq: int) -> list[range]:
+    """Return the seqs of the commits up to one that were in force then, the newest first.
+
+    A clear sets aside what was before it, and a rollback what was after the commit that it goes back to. One that was
+    reverted by then has set nothing aside: neither it nor its revert is in force.
+    """
+    found: list[range] = []
+    reverted: set[int] = set()
+    last = seq
+    for key, value in at.kv.descending(Table.JUMPS, number(seq)):
+        jump, target = number_in(key), number_in(value[1:])
+        if jump > last:
             continue
-        if (target := number_in(value)) == 0:
-            return number_in(key)
-        reverted.add(target)
-    return 0
+        found.append(range(jump + 1, last + 1))
+        last = jump - 1
+        if jump in reverted:
+            continue
+        if value.startswith(REVERTS):
+            reverted.add(target)
+        else:
+            last = target
+            # What was reverted after the commit that it goes back to was not reverted then.
+            reverted.clear()
+    return [*found, range(1, last + 1)]
+
+
+def is_within(seq: int, standing: Iterable[range]) -> bool:
+    """Whether a commit is one of those in force."""
+    return any(seq in some for some in standing)
 
 
 def around(at: IndexSnapshot, moment: Moment | None) -> Around:

@@ -21,6 +21,8 @@ from backstory.ledger.threads.ranges import Ranges, overlap
 VERSION = 17
 """Raise it whenever what is kept changes, such as a field of Memory or of Fact: an index of another version is none."""
 
+FOR_GOOD = b"e"
+BACK_TO, REVERTS = b"b", b"r"
 SAYING_BYTES = 16
 
 LAST = b"\xff" * 24
@@ -65,11 +67,13 @@ class Table(IntEnum):
     SAYINGS = 16
     """The digest of a fact's dedup key, and its id: nothing."""
     RETURNED = 17
-    """A fact's id and the seq of a commit that brought it back, imported it or states its erasure: nothing."""
+    """A fact's id and the seq of a commit that brought it back or imported it: nothing; of one that states its erasure:
+    FOR_GOOD."""
     REFUSED = 18
     """The number of a block of refusals and removals, from 0: RefusalBlock."""
-    CLEARS = 19
-    """The seq of a clear: 0; of a revert of a clear, or of such a revert: the seq of what it reverts."""
+    JUMPS = 19
+    """The seq of a clear or a rollback: BACK_TO and the seq that it goes back to, 0 of a clear; of a revert of one, or
+    of such a revert: REVERTS and the seq of what it reverts."""
 
 
 class StreamPosition(msgspec.Struct, frozen=True, array_like=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import tempfile
 from pathlib import Path
 
@@ -207,6 +208,80 @@ def test_what_had_ended_before_a_clear_is_known_only_before_it(memory: MemoryHan
     assert contents(memory, valid_at="2012") == []
     assert contents(memory, at=9, valid_at="2012") == ["Lives in Paris", "Likes tea"]
     assert memory.verify().problems == ()
+
+
+def test_a_rollback_brings_back_the_past_of_its_moment_too(memory: MemoryHandle) -> None:
+    """What was told as past since is set aside, and what was live again has ended again."""
+    memory.revert(4)
+    before = [memory.facts(valid_at=day) for day in ("2012", "2025", "2030")]
+    memory.rollback(3)
+    assert "Lives in Paris" not in contents(memory, valid_at="2012")
+    assert contents(memory, valid_at="2012") == contents(memory, at=3, valid_at="2012")
+    assert "Lives in Paris" not in [hit.content for hit in memory.search("Paris", include_past=True)]
+    memory.revert("HEAD")
+    assert [memory.facts(valid_at=day) for day in ("2012", "2025", "2030")] == before
+    memory.rollback(4)
+    assert [(f.content, f.valid_until) for f in memory.facts(valid_at="2025")] == [
+        (f.content, f.valid_until) for f in memory.facts(4, valid_at="2025")
+    ]
+    assert memory.verify().problems == ()
+
+
+def test_the_revert_of_a_rollback_ends_again_what_it_had_brought_back(tmp_path: Path) -> None:
+    with open_home(tmp_path / "home") as bs:
+        memory = bs.memory("ada")
+        memory.add_fact("Lives in Oslo", valid_from="2019")
+        memory.add_fact("Likes tea")
+        memory.remove_fact("fact_2_0", ended=True, valid_until="2026-01")
+        known = memory.facts(include_past=True)
+        memory.rollback(3)
+        assert [fact.valid_until for fact in memory.facts()] == [None, None]
+        memory.revert("HEAD")
+        assert memory.facts(include_past=True) == known
+        assert [period.valid_until for period in memory.why("fact_2_0").periods] == ["2026-01"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_past_after_a_rollback_is_that_of_its_moment_and_after_its_revert_that_from_before(
+    tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)  # noqa: S311 it is to be repeated
+
+    def past(memory: MemoryHandle, at: int | None = None) -> set[tuple[object, ...]]:
+        live = {fact.id for fact in memory.facts(at)}
+        told = memory.facts(at, include_past=True)
+        return {(fact.content, fact.valid_from, fact.valid_until, fact.id in live) for fact in told}
+
+    with open_home(tmp_path / "home") as bs:
+        memory = bs.memory("ada")
+        for n in range(40):
+            live, head = memory.facts(), memory.head().seq
+            match chance.randrange(8):
+                case 0 | 1:
+                    memory.add_fact(f"Lives in town {n}", valid_from="2019")
+                case 2:
+                    memory.add_fact(f"Lives in town {n}", valid_from="2011", valid_until="2012")
+                case 3 if live:
+                    memory.remove_fact(chance.choice(live).id, ended=True, valid_until="2025")
+                case 4 if head > 2:
+                    memory.revert(chance.randint(2, head), force=True)
+                case 5 if live:
+                    memory.clear()
+                case 6 | 7 if head > 3:
+                    before, target = past(memory), chance.randint(2, head - 1)
+                    if memory.rollback(target).commit is None:
+                        continue
+                    assert past(memory) == past(memory, target)
+                    if chance.randrange(2):
+                        memory.revert("HEAD")
+                        assert past(memory) == before
+        periods = {
+            (fact.content, period.valid_from, period.valid_until)
+            for fact in memory.facts(include_past=True)
+            for period in memory.why(fact.id).periods
+        }
+        assert {told[:2] for told in periods} == {told[:2] for told in past(memory)}
+        assert memory.verify().problems == ()
 
 
 def test_a_difference_tells_what_ended_from_what_was_wrong(memory: MemoryHandle, tmp_path: Path) -> None:
