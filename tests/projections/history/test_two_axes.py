@@ -211,7 +211,7 @@ def test_what_had_ended_before_a_clear_is_known_only_before_it(memory: MemoryHan
 
 
 def test_a_rollback_brings_back_the_past_of_its_moment_too(memory: MemoryHandle) -> None:
-    """What was told as past since is set aside, and what was live again has ended again."""
+    """What was added since as past is set aside, and what was live again has ended again."""
     memory.revert(4)
     before = [memory.facts(valid_at=day) for day in ("2012", "2025", "2030")]
     memory.rollback(3)
