@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import threading
 import time
 import weakref
@@ -44,10 +45,19 @@ class Jobs(Generic[_K]):
 
     def renew(self) -> None:
         """Begin without a thread, as in a forked child."""
+        self._process = os.getpid()
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._busy = threading.RLock()
         """Held while files are used, so that a fork does not cut that in half."""
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this is a copy in a forked child that nothing has renewed, because its home was not used any more.
+
+        Its locks are as the fork found them, and its work is the parent's.
+        """
+        return self._process != os.getpid()
 
     def pause(self) -> bool:
         """Wait until no file is used; return False if that takes too long."""
@@ -80,6 +90,8 @@ class Jobs(Generic[_K]):
 
     def end(self, patience: float | None = 0.0) -> None:
         """Make the threads end after what they have to do; wait that long for each, with None as long as it takes."""
+        if self.is_inherited:
+            return
         with self._changed:
             self.ending = True
             self._changed.notify_all()
@@ -155,7 +167,7 @@ _living: weakref.WeakSet[Jobs[Any]] = weakref.WeakSet()
 def _at_exit() -> None:
     end = time.monotonic() + _EXIT_SECONDS
     for service in list(_living):
-        if not service.ending:
+        if not service.ending and not service.is_inherited:
             service._finish(max(0.0, end - time.monotonic()))  # noqa: SLF001 the same module
 
 

@@ -323,6 +323,8 @@ class DocumentProjector(Jobs[Sequence[ScopeDocument]]):
 
     def finish(self) -> None:
         """Do all remaining work now; memories marked later are handled in the caller's thread."""
+        if self.is_inherited:
+            return
         self.end()
         for document in [*self.dirty, *self._failed, *self.suspects]:
             self.settle(document)

@@ -6,6 +6,7 @@ import gc
 import itertools
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -551,6 +552,39 @@ memory.flush()
 """,
     )
     assert is_exact(tmp_path)
+
+
+def test_a_child_leaves_the_work_of_a_home_that_nothing_used_at_the_fork_to_its_parent(tmp_path: Path) -> None:
+    """Nothing renews it in the child: a lock may be held for ever, and the work is not the child's."""
+    bench = Bench(tmp_path)
+    bench.add("User likes tea")
+    held, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with bench.projector._changed:
+            held.set()
+            go_on.wait(PATIENCE)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert held.wait(PATIENCE)
+    child = os.fork()
+    if child == 0:
+        # As its finalizer does.
+        bench.projector.finish()
+        bench.projector.end()
+        os._exit(bench.path.exists())
+    go_on.set()
+    holder.join()
+    ended, end = 0, time.monotonic() + PATIENCE
+    while not ended and time.monotonic() < end:
+        ended, status = os.waitpid(child, os.WNOHANG)
+    if not ended:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert (ended, status) == (child, 0)
+    bench.projector.close()
+    assert bench.exact()
 
 
 def test_a_fork_waits_until_nothing_is_half_done(tmp_path: Path) -> None:
