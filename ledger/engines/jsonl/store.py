@@ -214,10 +214,14 @@ class JsonlStore:
     def head(self, stream: str) -> Head:
         """Return where the stream stands; see `EventStore.head`."""
         path, known = self._file(stream), self._known(stream)
-        with translated(path, "read"), suppress(FileNotFoundError):
-            seen = known.head(os.stat(path))  # noqa: PTH116
-            if seen is not None:
-                return seen
+        with translated(path, "read"):
+            try:
+                seen = known.head(os.stat(path))  # noqa: PTH116
+            except FileNotFoundError:
+                # Asked with every record in a memory from which nothing was learned yet.
+                return EMPTY
+        if seen is not None:
+            return seen
         with opened_to_read(path, "read") as descriptor:
             if descriptor is None:
                 return EMPTY
