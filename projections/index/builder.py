@@ -260,12 +260,14 @@ class IndexBuilder:
 
     def _note_jump(self, commit: Commit) -> None:
         """Note a clear or a rollback, and what reverts one."""
-        jumps, kind = self._changes[Table.JUMPS], commit.cause.kind
-        target = number(commit.cause.target or 0)
-        if kind in ("clear", "rollback"):
-            jumps[number(commit.seq)] = BACK_TO + (number(0) if kind == "clear" else target)
-        elif kind == "revert" and (target in jumps or self._kv.get(Table.JUMPS, target) is not None):
-            jumps[number(commit.seq)] = REVERTS + target
+        jumps, own, target = self._changes[Table.JUMPS], number(commit.seq), number(commit.cause.target or 0)
+        match commit.cause.kind:
+            case "clear":
+                jumps[own] = BACK_TO + number(0)
+            case "rollback" if commit.cause.target:
+                jumps[own] = BACK_TO + target
+            case "revert" if target in jumps or self._kv.get(Table.JUMPS, target) is not None:
+                jumps[own] = REVERTS + target
 
     def _end(self, commit: Commit, event: FactRemoved) -> None:
         """Keep a fact that ended, with the time at which it did; what states none ended with the commit."""

@@ -95,7 +95,8 @@ class OpenAIModel:
         base_url: falls back to OPENAI_BASE_URL.
         temperature: sent only when given.
         timeout: seconds to wait for the connection and for each chunk of the answer, not for the whole answer.
-        client: a client to use. It keeps its own key, address and timeout, and the caller closes it.
+        client: a client to use. It keeps its own key, address and timeout, and the caller closes it. A forked child
+            needs another one: over connections that both use, one reads what was answered to the other.
     """
 
     def __init__(

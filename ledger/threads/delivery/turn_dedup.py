@@ -161,7 +161,7 @@ def align(
         if message.id is None:
             if index not in aligned.known and index not in forgotten:
                 fresh.append(message)
-        elif by_id[message.id] is message and not _was_erased(thread, message, seal):
+        elif by_id[message.id] is message and index not in forgotten and not _was_erased(thread, message, seal):
             n = thread.latest.get(message.id)
             remembered = n is not None and (thread.stands(n) or (n in thread.withdrawn and mode != "append"))
             before = thread.turns[n - 1] if n is not None and remembered else None
@@ -177,14 +177,14 @@ def align(
 def _forgotten(
     thread: Thread, elsewhere: AbstractSet[str], messages: Sequence[Kept], seal: ContentSeal | None
 ) -> frozenset[int]:
-    """The messages without ids that were forgotten on request, by index; a bare "yes" is kept."""
-    digests = frozenset() if seal is None else thread.forgotten | elsewhere
-    if seal is None or not digests:
+    """The messages that were forgotten on request, by index; of this thread those without ids. A bare "yes" is kept."""
+    here = frozenset() if seal is None else thread.forgotten | elsewhere
+    if seal is None or not here:
         return frozenset()
     return frozenset(
         index
         for index, message in enumerate(messages)
-        if message.id is None
+        if (digests := here if message.id is None else elsewhere)
         and has_substance(message.content)
         and any(seal(message.role, form) in digests for form in Said.of(message).forms)
     )

@@ -18,6 +18,7 @@ from backstory.ledger.engines.jsonl.store import JsonlStore
 from backstory.ledger.log.transcript_writer import RecordedDelivery
 from backstory.ledger.log.writer import Writer
 from backstory.ledger.messages import Kept
+from backstory.ledger.threads.delivery.told import Told
 from backstory.ledger.threads.delivery.turn_dedup import Mode, align
 
 OPENED = ["I live in Oslo with my sister", "Oslo is a fine place to live"]
@@ -143,6 +144,18 @@ def test_a_name_we_gave_is_not_taken_for_an_id_of_the_host():
     assert conversation.send(says("the host's own", "t1")) == 1
     assert conversation.standing == ["no id", "none either", "the host's own"]
     assert conversation.send(says("the host's own", "t1")) == 0
+
+
+@pytest.mark.parametrize("turn_id", [None, "m7"])
+def test_what_was_forgotten_in_another_thread_stays_out_where_it_counts(turn_id: str | None) -> None:
+    other = after(unnamed(["my sister lives in Lisbon", "that is far away"]))
+    other.erase(1)
+    sent, new = [says("my sister lives in Lisbon", turn_id), says("and I in Bergen", turn_id and "m8")], Conversation()
+    elsewhere = other.thread.forgotten
+    assert elsewhere
+    kept = align(new.thread, sent, AT, mode=Told(adopts=True), seal=other.seal, elsewhere=elsewhere).fresh
+    assert [message.content for message in kept] == ["and I in Bergen"]
+    assert len(align(new.thread, sent, AT, mode=Told(adopts=True), seal=other.seal).fresh) == 2
 
 
 def test_an_id_of_the_host_is_not_forgotten_over_a_name_we_gave():
