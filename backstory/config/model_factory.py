@@ -218,12 +218,16 @@ def missing_package(provider: str) -> str | None:
 
 
 class ProviderModel:
-    """A model of another provider that is created at its first call, since LangChain takes a second to load."""
+    """A model of another provider that is created at its first call, since LangChain takes a second to load.
+
+    A forked child creates its own: over connections that both use, one reads what was answered to the other.
+    """
 
     def __init__(self, foreign: ForeignModel) -> None:
         self._foreign = foreign
         self._lock = ForkLock()
-        self._made: _ChatModelPort | None = None
+        self._made: tuple[_ChatModelPort, int] | None = None
+        """The model, and the process that has created it."""
 
     @property
     def name(self) -> str:
@@ -233,7 +237,7 @@ class ProviderModel:
     def ask(self, prompt: Prompt) -> Answer:
         """See `backstory.ledger.extraction.models.model.Model`."""
         with self._lock:
-            if self._made is None:
-                self._made = _ChatModelPort(make_chat_model(self._foreign))
-            made = self._made
+            if self._made is None or self._made[1] != os.getpid():
+                self._made = _ChatModelPort(make_chat_model(self._foreign)), os.getpid()
+            made, _ = self._made
         return made.ask(prompt)

@@ -1,15 +1,16 @@
-"""A function as the model: what it gets, what it may return, and what is said of one that cannot be a model."""
+"""Models that configuration makes: a function, what it gets and may return; a provider's model in a forked child."""
 
 from __future__ import annotations
 
 import functools
 import json
+import os
 
 import pytest
 from fakes import exchange, reply
 
 from backstory import Backstory
-from backstory.config.model_factory import as_model
+from backstory.config.model_factory import ForeignModel, ProviderModel, as_model
 from backstory.config.settings import Settings
 from backstory.ledger.core.errors import ConfigError, ModelRejectedError
 from backstory.ledger.extraction.models.model import Prompt
@@ -88,3 +89,24 @@ def test_an_asynchronous_one_is_told_at_once(function) -> None:
 def test_one_with_other_parameters_is_told_at_once(function) -> None:
     with pytest.raises(ConfigError, match="must take one argument, the list of messages"):
         as_model(function, Settings(), {})
+
+
+def test_a_forked_child_creates_the_model_of_a_provider_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+
+    class Chat:
+        def invoke(self, messages: object) -> str:
+            return f"model {len(made)}"
+
+    monkeypatch.setattr("backstory.config.model_factory.make_chat_model", lambda _: made.append(Chat()) or made[-1])
+    model = ProviderModel(ForeignModel("fake", "m"))
+    assert [model.ask(PROMPT).text for _ in range(2)] == ["model 1", "model 1"]
+    child = os.fork()
+    if child == 0:
+        # Whatever happens, the child must not go on with the tests.
+        try:
+            os._exit(0 if model.ask(PROMPT).text == "model 2" else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert model.ask(PROMPT).text == "model 1"
