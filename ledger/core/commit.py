@@ -13,7 +13,7 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import TypedDict, TypeVar
+from typing import TypedDict, TypeVar, assert_never
 
 import msgspec
 import orjson
@@ -21,15 +21,21 @@ import orjson
 from backstory.ledger.core.errors import CorruptLogError, StoreError
 from backstory.ledger.core.events import (
     Access,
+    Erased,
     Event,
     Fact,
     FactAdded,
     FactRemoved,
     FactRevised,
+    IdsReserved,
     PolicyChanged,
     Redacted,
+    SectionEvent,
     TurnRange,
     TurnRecorded,
+    TurnRestored,
+    TurnSuperseded,
+    UpdateEvent,
 )
 from backstory.ledger.core.kinds import CauseAction, CauseKind
 from backstory.ledger.core.sanitize import Json
@@ -160,14 +166,12 @@ class _Ends(msgspec.Struct):
     hash: str
 
 
-_event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
-
 # Bound once, because a replay calls them for every line or event.
 _encode = msgspec.json.Encoder().encode
 _decode_sealed = msgspec.json.Decoder(_Sealed).decode
 _decode_ends = msgspec.json.Decoder(_Ends).decode
 _decode_cause = msgspec.json.Decoder(Cause).decode
-_decode_event = _event.decode
+_decode_event: Callable[[bytes], Event] = msgspec.json.Decoder(Event).decode
 _sha256 = hashlib.sha256
 
 
@@ -253,23 +257,31 @@ def _needed_version(events: Iterable[Event]) -> int:
 
 
 def _version_of(event: Event) -> int:
-    facts: tuple[Fact, ...] = ()
-    if isinstance(event, FactAdded | FactRemoved):
-        facts = (event.fact,)
-    elif isinstance(event, FactRevised):
-        facts = (event.before, event.after)
-    if any(fact.tags or fact.attributes for fact in facts) or (isinstance(event, TurnRecorded) and event.turn.tags):
+    match event:
+        case TurnRecorded():
+            return 4 if event.turn.tags else 1
+        case FactAdded():
+            return _version_for(event.fact)
+        case FactRevised():
+            return max(_version_for(event.before), _version_for(event.after, event.marked_after))
+        case FactRemoved():
+            return max(3 if event.reason in ("ended", "expired") else 1, _version_for(event.fact, event.marked_after))
+        case Redacted():
+            return 1 if event.marked_after is None else 2
+        case PolicyChanged():
+            return 4 if event.after.evidence == "user" else 1
+        case SectionEvent() | UpdateEvent() | IdsReserved() | Erased() | TurnSuperseded() | TurnRestored():
+            return 1
+        case _:
+            assert_never(event)
+
+
+def _version_for(fact: Fact, marked_after: int | None = None) -> int:
+    if fact.tags or fact.attributes:
         return 4
-    if isinstance(event, PolicyChanged) and event.after.evidence == "user":
-        return 4
-    if any(map(_states_times, facts)) or (isinstance(event, FactRemoved) and event.reason in ("ended", "expired")):
+    if fact.valid_from is not None or fact.valid_until is not None or fact.expires_at is not None:
         return 3
-    marks = isinstance(event, FactRemoved | FactRevised | Redacted) and event.marked_after is not None
-    return 2 if marks else 1
-
-
-def _states_times(fact: Fact) -> bool:
-    return fact.valid_from is not None or fact.valid_until is not None or fact.expires_at is not None
+    return 1 if marked_after is None else 2
 
 
 def head_of(line: bytes) -> Head:

@@ -208,11 +208,12 @@ class FileLocks(NamedLocks[_FileHold]):
 
     def _lock(self, hold: _FileHold, timeout: float) -> None:
         def opened() -> int:
-            with suppress(FileNotFoundError):
+            try:
                 return os.open(hold.name, os.O_RDWR)
-            descriptor, folders = open_in_folder(Path(hold.name), os.O_RDWR)
-            hold.made = (*hold.made, *folders)
-            return descriptor
+            except FileNotFoundError:
+                descriptor, folders = open_in_folder(Path(hold.name), os.O_RDWR)
+                hold.made = (*hold.made, *folders)
+                return descriptor
 
         hold.made = ()
         with translated(hold.name, "lock"):

@@ -8,7 +8,8 @@ part of what is said.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+import msgspec
 
 # `[^<>]*` ends at the next tag, so that a text full of unclosed tags is scanned only once.
 _UPLOAD_TAG = re.compile(r"<(/?)(uploaded_files|current_uploads)(?:\s[^<>]*)?>", re.IGNORECASE | re.ASCII)
@@ -85,7 +86,7 @@ _FINAL = re.compile(r"\s*(?:<\|start\|>assistant)?<\|channel\|>final\b[^<]*<\|me
 _END = re.compile(r"(?:<\|return\|>|<\|end\|>)\s*\Z")
 
 
-class SpokenText(NamedTuple):
+class SpokenText(msgspec.Struct, frozen=True, gc=False):
     """What is said in a text.
 
     Attributes:

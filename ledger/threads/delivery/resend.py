@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import takewhile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -54,7 +54,7 @@ class ResendAlignment(msgspec.Struct, frozen=True):
 NOTHING_KNOWN = ResendAlignment()
 
 
-class _Sent(NamedTuple):
+class _Sent(msgspec.Struct, frozen=True):
     """A message without an id, at an index of its delivery.
 
     `after` is the first ordinal under the last known id before it, 0 where there is none.
@@ -154,7 +154,7 @@ def _tail(thread: Thread, count: int, *, anonymous: bool) -> tuple[list[Piece], 
         if standing > count or passed > count + _PASSED_OVER:
             return pieces[::-1], False
         pieces.append(piece)
-        if thread.stands(n):
+        if isinstance(piece, Turn) and n not in thread.superseded:
             standing += 1
         else:
             passed += 1

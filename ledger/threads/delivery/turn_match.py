@@ -7,12 +7,14 @@ they send it again. So words are compared in spite of that (`may_be_same`).
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
 
 from backstory.ledger.core.events import Turn
 from backstory.ledger.erasure.digest import ContentSeal
 from backstory.ledger.text.acknowledgements import has_substance
-from backstory.ledger.text.blocks import spoken
+from backstory.ledger.text.blocks import SpokenText, spoken
 from backstory.ledger.threads.turn_columns import Trace
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ def _holds(whole: str, part: str) -> bool:
     return False
 
 
-class Said(NamedTuple):
+class Said(msgspec.Struct, frozen=True, gc=False):
     """A role and a text, and the text with the reasoning that was left out of it.
 
     Turns that were recorded before reasoning was left out hold it. So a message is compared in both forms, and a turn
@@ -107,9 +109,10 @@ def is_reasoning(turn: Turn, following: Piece | None) -> bool:
         turn: the turn.
         following: the turn after it.
     """
-    if turn.role != "assistant":
-        return False
-    said = spoken(turn.content)
+    return turn.role == "assistant" and _is_passed_over(spoken(turn.content), following)
+
+
+def _is_passed_over(said: SpokenText, following: Piece | None) -> bool:
     if not said.is_open:
         return not said.text.strip()
     if isinstance(following, Turn):
@@ -171,9 +174,12 @@ class TurnWalk:
         passable = []
         for place, piece in enumerate(pieces):
             if isinstance(piece, Turn):
-                for form in {piece.content, spoken_in(piece)}:
-                    self._said.setdefault((piece.role, form), []).append(place)
-                if piece.n in withdrawn or is_reasoning(piece, pieces[place + 1] if place + 1 < len(pieces) else None):
+                said = spoken(piece.content) if piece.role == "assistant" else None
+                self._said.setdefault((piece.role, piece.content), []).append(place)
+                if said is not None and said.text != piece.content:
+                    self._said.setdefault((piece.role, said.text), []).append(place)
+                after = pieces[place + 1] if place + 1 < len(pieces) else None
+                if piece.n in withdrawn or (said is not None and _is_passed_over(said, after)):
                     passable.append(place)
                 continue
             passable.append(place)

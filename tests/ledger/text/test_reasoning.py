@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory.ledger.messages import keep, read_message
-from backstory.ledger.text.blocks import spoken
+from backstory.ledger.text.blocks import SpokenText, spoken
 
 ANSWER = "You live in Bergen."
 HARMONY = "<|channel|>analysis<|message|>They ask where.<|end|><|start|>assistant<|channel|>final<|message|>"
@@ -38,7 +38,7 @@ def said(*messages: tuple[str, object]) -> list[str]:
     ],
 )
 def test_leading_reasoning_is_left_out(text: str) -> None:
-    assert spoken(text) == (ANSWER, False)
+    assert spoken(text) == SpokenText(ANSWER, is_open=False)
     assert said(("user", "Where?"), ("assistant", text)) == ["Where?", ANSWER]
 
 
@@ -58,13 +58,13 @@ def test_leading_reasoning_is_left_out(text: str) -> None:
     ],
 )
 def test_a_tag_anywhere_else_is_speech(text: str) -> None:
-    assert spoken(text) == (text, False)
+    assert spoken(text) == SpokenText(text, is_open=False)
     assert said(("assistant", text)) == [text]
 
 
 @pytest.mark.parametrize("text", ["<think>They ask where.", "◁think▷They", "<|channel|>analysis<|message|>They"])
 def test_reasoning_without_an_end_is_kept_unless_an_answer_follows_it(text: str) -> None:
-    assert spoken(text) == (text, True)
+    assert spoken(text) == SpokenText(text, is_open=True)
     assert said(("user", "Where?"), ("assistant", text)) == ["Where?", text]
     assert said(("user", "Where?"), ("assistant", text), ("user", "Well?"), ("assistant", ANSWER))[1] == text
     assert said(("user", "Where?"), ("assistant", text), ("assistant", ANSWER)) == ["Where?", ANSWER]
@@ -96,9 +96,9 @@ def test_the_chunks_of_a_stream_are_one_text() -> None:
 @given(st.lists(st.sampled_from(["<think>", "</think>", "```\n", "◁think▷", "x", " ", "\n", "<|channel|>analysis"])))
 def test_what_is_said_is_the_end_of_the_text_and_is_said_again(parts: list[str]) -> None:
     text = "".join(parts)
-    rest, is_open = spoken(text)
-    assert text.endswith(rest)
-    assert spoken(rest) == (rest, is_open)
+    said = spoken(text)
+    assert text.endswith(said.text)
+    assert spoken(said.text) == said
 
 
 @pytest.mark.parametrize("block", ["<think></think>", "<think>\n```\n</think>", "<think>", "```\n", "<think>```\n"])
