@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 
 import msgspec
 
-from backstory.ledger.core.commit import UNREADABLE, Head, hash_of, inspect, prev_of
+from backstory.ledger.core.commit import UNREADABLE, Head, hash_of, inspect
 from backstory.ledger.core.errors import CorruptLogError, StoreError, WrongExpectedVersionError
 from backstory.ledger.core.scope import LEDGER, TRANSCRIPT
 from backstory.ledger.engines.port import EventStore, Record
@@ -41,19 +41,6 @@ def intact_head(line: bytes) -> Head | str:
     except UNREADABLE:
         return "is no commit"
     return Head(found.seq, found.hash) if found.intact else "is not what was written"
-
-
-def must_follow(stream: str, head: Head, line: bytes, expected: int, holder: str) -> None:
-    """Hold a line that is to be appended to the head that it should follow.
-
-    Raises:
-        WrongExpectedVersionError: The stream's last seq is not the expected one.
-        CorruptLogError: The line continues another history.
-    """
-    if head.seq != expected:
-        raise other_version(stream, head.seq, expected)
-    if prev_of(line) != head.hash:
-        raise other_history(stream, expected, holder)
 
 
 def other_version(stream: str, seq: int, expected: int) -> WrongExpectedVersionError:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from backstory.ledger.core.commands import AddFact, Command, EditFact, Extract, RemoveFact, Revert, RollBack, withheld
+from backstory.ledger.core.commands import AddFact, Command, EditFact, Extract, withheld
 from backstory.ledger.core.dedup import mark_key
 from backstory.ledger.core.events import Candidate, Consolidation, NewFact, Spoken, Turn, TurnRange
 from backstory.ledger.core.memory import Mark, Memory
@@ -110,10 +110,3 @@ def _with_cited(command: Extract, thread: Thread, answered: TurnRange) -> Extrac
 
 def _spoken(turn: Turn) -> Spoken:
     return Spoken(turn.at, "assistant" if turn.role == "assistant" else "user")
-
-
-def leaves_marks(command: Command) -> bool:
-    """Whether a person takes something away by a command, which a model must not add again by itself."""
-    if isinstance(command, EditFact | RemoveFact):
-        return not command.by_model
-    return isinstance(command, Revert | RollBack)

@@ -15,12 +15,17 @@ import msgspec
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.core.commands import (
+    AddFact,
     ChangePolicy,
     Clear,
     Command,
+    EditFact,
     Expire,
     Extract,
     FailUpdate,
+    RemoveFact,
+    Revert,
+    RollBack,
     Summarize,
 )
 from backstory.ledger.core.commit import Cause, Commit, Draft, Head
@@ -35,7 +40,7 @@ from backstory.ledger.engines.port import EventStore
 from backstory.ledger.erasure.requests import Erasure, ErasurePlan
 from backstory.ledger.log.eraser import Eraser, Purge
 from backstory.ledger.log.folded.snapshot import SharedSnapshots, Snapshots
-from backstory.ledger.log.marked import Marked, leaves_marks
+from backstory.ledger.log.marked import Marked
 from backstory.ledger.log.pipeline import CommitPipeline, PendingCommit, Salts, random_salt
 from backstory.ledger.log.reader import Reader, ServedMemory
 from backstory.ledger.log.transcript_writer import TranscriptWriter
@@ -245,7 +250,7 @@ class Writer(TranscriptWriter):
     ) -> PendingCommit:
         if (
             isinstance(command, Clear | Extract | Summarize)
-            or leaves_marks(command)
+            or _leaves_marks(command)
             or cause.turns is not None
             or log is not None
         ):
@@ -283,19 +288,20 @@ class Writer(TranscriptWriter):
             if covered or (late is not None and late.by != "redaction"):
                 cause = msgspec.structs.replace(cause, turns=None)
         thread = self._thread(cause.thread) if isinstance(command, Extract) and cause.thread is not None else None
-        command = Marked(memory, self._secret, thread, answered).completed(command)
+        if isinstance(command, Extract | AddFact | EditFact):
+            command = Marked(memory, self._secret, thread, answered).completed(command)
         if isinstance(command, Summarize):
             command = self._completed_summary(command)
             if not is_done_with(memory, command):
                 cause = msgspec.structs.replace(cause, summarized=None, level=0)
         command = self._marking(command)
-        if isinstance(command, Clear) or leaves_marks(command):
+        if isinstance(command, Clear) or _leaves_marks(command):
             cause = msgspec.structs.replace(cause, transcript=self._state.transcript.head)
         return cause, command.at, decide(memory, command)
 
     def _marking(self, command: _C) -> _C:
         """Return a command that leaves marks with the transcript's last commit, after which words count again."""
-        if not leaves_marks(command):
+        if not _leaves_marks(command):
             return command
         return msgspec.structs.replace(command, transcript=self._state.transcript.head.seq)
 
@@ -466,3 +472,10 @@ class Writer(TranscriptWriter):
 
     def _complete_if_free(self, redacted: Sequence[Redacted], again: bool) -> bool:
         return self._eraser.complete(redacted, wait=False, again=again)
+
+
+def _leaves_marks(command: Command) -> bool:
+    """Whether a person takes something away by a command, which a model must not add again by itself."""
+    if isinstance(command, EditFact | RemoveFact):
+        return not command.by_model
+    return isinstance(command, Revert | RollBack)

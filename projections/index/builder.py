@@ -6,7 +6,7 @@ one that was built at once. So an index is compared with the logs by building it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
@@ -31,12 +31,11 @@ from backstory.projections.derived_files import DamagedError
 from backstory.projections.history.refusals import BLOCK as REFUSALS
 from backstory.projections.history.refusals import RefusalBlock, statement_of
 from backstory.projections.history.views import facts_of
-from backstory.projections.index.kv import ChecksummedKV
+from backstory.projections.index.kv import LAST, ChecksummedKV, named, number, number_in, pack
 from backstory.projections.index.periods import EndedPeriod, keys_of
 from backstory.projections.index.schema import (
     BACK_TO,
     FOR_GOOD,
-    LAST,
     NOTHING,
     REVERTS,
     Checkpoint,
@@ -46,10 +45,6 @@ from backstory.projections.index.schema import (
     StreamPosition,
     Table,
     ThreadState,
-    named,
-    number,
-    number_in,
-    pack,
     saying,
 )
 from backstory.projections.index.timeline import BLOCK, TimelineBlock, UsageCount, usage_key
@@ -82,13 +77,22 @@ class StaleError(Exception):
 class IndexBuilder:
     """One pass over what is new in both streams, gathered for a `ChecksummedKV`.
 
-    What is gathered is written by `finish`; where `by_parts`, some of it earlier, so that a long log needs little room.
+    `streams` has their names by kind. What is gathered is written by `finish`; where `by_parts`, some of it earlier, so
+    that a long log needs little room.
     """
 
     def __init__(
-        self, store: EventStore, kv: ChecksummedKV, tip: IndexPosition, memory: Memory, *, by_parts: bool
+        self,
+        store: EventStore,
+        streams: Mapping[str, str],
+        kv: ChecksummedKV,
+        tip: IndexPosition,
+        memory: Memory,
+        *,
+        by_parts: bool,
     ) -> None:
         self._store = store
+        self._streams = streams
         self._kv = kv
         self._tip = tip
         self._fold = Fold(memory)
@@ -117,7 +121,7 @@ class IndexBuilder:
             StaleError: The index stands on something else, or a redaction has come.
             CorruptLogError: A line is not what was written.
         """
-        streams = (scope.stream(LEDGER), scope.stream(TRANSCRIPT))
+        streams = (self._streams[LEDGER], self._streams[TRANSCRIPT])
         # The edition first: what is read after it may be newer, never older, and then the next look finds it.
         states = [self._store.state(stream) for stream in streams]
         begun = self._tip.ledger.end + self._tip.transcript.end
@@ -190,7 +194,7 @@ class IndexBuilder:
         self, scope: Scope, kind: str, stand: StreamPosition, until: int, report: Callable[[int], None]
     ) -> StreamPosition:
         """Take in a stream from where it was left, up to a seq."""
-        stream, marks = scope.stream(kind), Table.LEDGER_MARKS if kind == LEDGER else Table.TRANSCRIPT_MARKS
+        stream, marks = self._streams[kind], Table.LEDGER_MARKS if kind == LEDGER else Table.TRANSCRIPT_MARKS
         head, end, at, latest, mark, first = (
             stand.head, stand.end, stand.at, stand.latest, stand.mark, stand.first
         )  # fmt: skip
@@ -429,7 +433,8 @@ def differences(store: EventStore, scope: Scope, kv: ChecksummedKV, tip: IndexPo
     if tip.scope != scope:
         return [f"it is that of {tip.scope}"]
     expected = ChecksummedKV.new(Table)
-    intake = IndexBuilder(store, expected, IndexPosition(), NOTHING, by_parts=True)
+    streams = {kind: scope.stream(kind) for kind in (LEDGER, TRANSCRIPT)}
+    intake = IndexBuilder(store, streams, expected, IndexPosition(), NOTHING, by_parts=True)
     should = intake.run(scope, until=tip)
     for stand, is_at in ((should.ledger, tip.ledger), (should.transcript, tip.transcript)):
         if stand.head != is_at.head:

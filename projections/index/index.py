@@ -31,16 +31,9 @@ from backstory.projections.history.refusals import RefusedEvent
 from backstory.projections.index import questions
 from backstory.projections.index.builder import differences
 from backstory.projections.index.index_file import IndexFile, IndexSnapshot
+from backstory.projections.index.kv import beginning, named, number, number_in
 from backstory.projections.index.questions import Around
-from backstory.projections.index.schema import (
-    SAYING_BYTES,
-    Table,
-    beginning,
-    named,
-    number,
-    number_in,
-    saying,
-)
+from backstory.projections.index.schema import SAYING_BYTES, Table, saying
 from backstory.projections.index.timeline import DayUsage, ModelUsage, Timeline, TimelineBlock, UsageCount, timeline
 
 _AT_ONCE = 64

@@ -38,18 +38,8 @@ from backstory.projections.derived_files import (
     replacing,
 )
 from backstory.projections.index.builder import IndexBuilder, IndexProgress, StaleError
-from backstory.projections.index.kv import ChecksummedKV
-from backstory.projections.index.schema import (
-    NOTHING,
-    IndexPosition,
-    ReadingMark,
-    StreamPosition,
-    Table,
-    ThreadState,
-    named,
-    number,
-    number_in,
-)
+from backstory.projections.index.kv import ChecksummedKV, named, number, number_in
+from backstory.projections.index.schema import NOTHING, IndexPosition, ReadingMark, StreamPosition, Table, ThreadState
 from backstory.projections.read_model import ReadModel
 
 _log = logging.getLogger(__name__)
@@ -354,7 +344,9 @@ class IndexFile(ReadModel):
         return self._saved(self._taken_in(copy, by_parts=True))
 
     def _taken_in(self, standing: IndexSnapshot, *, by_parts: bool) -> IndexSnapshot:
-        intake = IndexBuilder(self.store, standing.kv, standing.tip, standing.memory(), by_parts=by_parts)
+        intake = IndexBuilder(
+            self.store, self._streams, standing.kv, standing.tip, standing.memory(), by_parts=by_parts
+        )
         tip = intake.run(self.scope, self._progress)
         return IndexSnapshot(self.store, self._streams, standing.kv, tip, intake.finish(tip))
 

@@ -4,6 +4,9 @@ SQLite does not check what it reads: after a flipped bit it may find another row
 row. A *leaf* holds all keys of one stretch, from `lo` to below `hi`, under a checksum, and the leaves of a space follow
 each other without a gap, from the empty key to the end. Wherever a lookup lands, the leaf itself proves that it is the
 one in which the key would be; so what is not there is known not to be there.
+
+Keys are bytes in the order in which they are asked for. A name is followed by an end that sorts before all that could
+go on with it, so that whole names and their beginnings can both be found; numbers are eight bytes, the highest first.
 """
 
 from __future__ import annotations
@@ -43,6 +46,12 @@ _TABLES = (
 _COLUMNS = "SELECT rowid, space, lo, hi, sum, data FROM leaf"
 _AT = f"{_COLUMNS} WHERE space = ? AND lo <= ? ORDER BY lo DESC LIMIT 1"
 _BEFORE = f"{_COLUMNS} WHERE space = ? AND lo < ? ORDER BY lo DESC LIMIT 1"
+
+
+LAST = b"\xff" * 24
+"""Behind every number that can follow a name."""
+
+_encoder = msgspec.msgpack.Encoder()
 
 
 class _Leaf(msgspec.Struct):
@@ -265,3 +274,41 @@ def _cuts(keys: Sequence[bytes], values: Sequence[bytes], *, even: bool) -> list
             size = 0
         size += one
     return cuts
+
+
+def pack(value: msgspec.Struct) -> bytes:
+    """Spell a value."""
+    return _encoder.encode(value)
+
+
+def number(value: int) -> bytes:
+    """Spell a number so that it sorts."""
+    return value.to_bytes(8, "big")
+
+
+def number_in(key: bytes) -> int:
+    """Read the number at the end of a key."""
+    return int.from_bytes(key[-8:], "big")
+
+
+def beginning(text: str) -> bytes:
+    """Spell the beginning of a name; what no log can hold is spelled too, and never found."""
+    return text.encode(errors="surrogatepass").replace(b"\0", b"\0\xff")
+
+
+def named(text: str) -> bytes:
+    """Spell a whole name."""
+    return beginning(text) + b"\0\0"
+
+
+def name_in(key: bytes) -> tuple[str, int]:
+    """Read the name that a key begins with; returns it and where it ends."""
+    name = name_of(key)
+    return name[:-2].replace(b"\0\xff", b"\0").decode(errors="surrogatepass"), len(name)
+
+
+def name_of(key: bytes) -> bytes:
+    """Cut a key down to the name it begins with."""
+    end = key.index(b"\0\0")
+    # A name that ends in a zero byte is spelled 00 ff 00 00: the end is never found too early.
+    return key[: end + 2]

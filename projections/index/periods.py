@@ -13,7 +13,7 @@ from datetime import date
 
 import msgspec
 
-from backstory.projections.index.schema import LAST, number
+from backstory.projections.index.kv import LAST, number
 
 _BEGINNINGS, _ENDS = b"b", b"e"
 _NODE_BYTES = 4

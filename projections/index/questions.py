@@ -19,21 +19,9 @@ from backstory.projections.history.moment import Moment
 from backstory.projections.history.refusals import RefusalBlock, RefusedEvent, resembling
 from backstory.projections.index.builder import BORN
 from backstory.projections.index.index_file import IndexSnapshot
+from backstory.projections.index.kv import LAST, beginning, name_in, name_of, named, number, number_in
 from backstory.projections.index.periods import EndedPeriod, ended_by, ranges_of
-from backstory.projections.index.schema import (
-    FOR_GOOD,
-    LAST,
-    REVERTS,
-    Checkpoint,
-    SaidLine,
-    Table,
-    beginning,
-    name_in,
-    name_of,
-    named,
-    number,
-    number_in,
-)
+from backstory.projections.index.schema import FOR_GOOD, REVERTS, Checkpoint, SaidLine, Table
 
 MOST_NAMED = 100
 _checkpoint = msgspec.msgpack.Decoder(Checkpoint)

@@ -1,8 +1,4 @@
-"""Schema of the index: its tables, and how keys and values are encoded.
-
-Keys are bytes in the order in which they are asked for. A name is followed by an end that sorts before all that could
-go on with it, so that whole names and their beginnings can both be found; numbers are eight bytes, the highest first.
-"""
+"""Schema of the index: its tables, and what their keys and values are; `kv` has how keys are spelled."""
 
 from __future__ import annotations
 
@@ -17,6 +13,7 @@ from backstory.ledger.core.memory import Memory
 from backstory.ledger.core.scope import Scope
 from backstory.ledger.threads.coverage import ThreadCoverage
 from backstory.ledger.threads.ranges import Ranges, overlap
+from backstory.projections.index.kv import pack
 
 VERSION = 17
 """Raise it whenever what is kept changes, such as a field of Memory or of Fact: an index of another version is none."""
@@ -24,9 +21,6 @@ VERSION = 17
 FOR_GOOD = b"e"
 BACK_TO, REVERTS = b"b", b"r"
 SAYING_BYTES = 16
-
-LAST = b"\xff" * 24
-"""Behind every number that can follow a name."""
 
 
 class Table(IntEnum):
@@ -179,46 +173,5 @@ def saying(content: str) -> bytes:
     return hashlib.sha256(mark_key(content).encode(errors="surrogatepass")).digest()[:SAYING_BYTES]
 
 
-_encoder = msgspec.msgpack.Encoder()
-
-
-def pack(value: msgspec.Struct) -> bytes:
-    """Spell a value."""
-    return _encoder.encode(value)
-
-
 NOTHING = msgspec.msgpack.decode(pack(Memory()), type=Memory)
 """The empty memory as it is when it was kept: what the policy's defaults leave whole are fractions then."""
-
-
-def number(value: int) -> bytes:
-    """Spell a number so that it sorts."""
-    return value.to_bytes(8, "big")
-
-
-def number_in(key: bytes) -> int:
-    """Read the number at the end of a key."""
-    return int.from_bytes(key[-8:], "big")
-
-
-def beginning(text: str) -> bytes:
-    """Spell the beginning of a name; what no log can hold is spelled too, and never found."""
-    return text.encode(errors="surrogatepass").replace(b"\0", b"\0\xff")
-
-
-def named(text: str) -> bytes:
-    """Spell a whole name."""
-    return beginning(text) + b"\0\0"
-
-
-def name_in(key: bytes) -> tuple[str, int]:
-    """Read the name that a key begins with; returns it and where it ends."""
-    name = name_of(key)
-    return name[:-2].replace(b"\0\xff", b"\0").decode(errors="surrogatepass"), len(name)
-
-
-def name_of(key: bytes) -> bytes:
-    """Cut a key down to the name it begins with."""
-    end = key.index(b"\0\0")
-    # A name that ends in a zero byte is spelled 00 ff 00 00: the end is never found too early.
-    return key[: end + 2]

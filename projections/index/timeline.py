@@ -20,7 +20,7 @@ import msgspec
 from backstory.ledger.core.commit import Cause, Commit
 from backstory.ledger.core.moments import parse_moment, spell_moment
 from backstory.projections.history.moment import Moment
-from backstory.projections.index.schema import name_in, named
+from backstory.projections.index.kv import name_in, named
 
 BLOCK = 256
 """How many commits a block holds; a kind's position among those of its block fits in a byte."""

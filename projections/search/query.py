@@ -174,10 +174,15 @@ class Search(ReadModel):
         self._follower = follower
         self._written = written
         self._warned = False
-        self._kept = self._begin()
+        self._known: Known | None = None
 
-    def _begin(self) -> Known:
-        return Known(self._writer, self._follower, self._vectors.parent, self._written)
+    @property
+    def _kept(self) -> Known:
+        """What is known by words; after an erasure that begins with nothing."""
+        known = self._known
+        if known is None:
+            known = self._known = Known(self._writer, self._follower, self._vectors.parent, self._written)
+        return known
 
     def find(
         self,
@@ -347,7 +352,7 @@ class Search(ReadModel):
     def start_over(self) -> None:
         """Drop all that is known by words, without waiting: the next search reads what is left."""
         self._follower.start_over()
-        self._kept = self._begin()
+        self._known = None
 
     def purge(self) -> None:
         """Drop what is known, but for the meaning of what still stands when both logs have been read.

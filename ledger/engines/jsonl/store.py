@@ -22,7 +22,7 @@ from pathlib import Path
 
 from backstory.ledger.concurrency.clock import Clock, SystemClock
 from backstory.ledger.concurrency.recent import Recent
-from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, head_of
+from backstory.ledger.core.commit import EMPTY, UNREADABLE, Head, head_of, prev_of
 from backstory.ledger.disk.files import (
     last_line,
     opened_to_read,
@@ -47,7 +47,7 @@ from backstory.ledger.engines.jsonl.keys import StreamKeys
 from backstory.ledger.engines.jsonl.removal import Removals
 from backstory.ledger.engines.jsonl.seal import FileSeal
 from backstory.ledger.engines.port import Capabilities, Record, RemovedLog, Seal, StreamState
-from backstory.ledger.engines.promises import followed, must_be_erasure, must_follow, other_version
+from backstory.ledger.engines.promises import followed, must_be_erasure, other_history, other_version
 
 _log = logging.getLogger(__name__)
 
@@ -111,7 +111,10 @@ class JsonlStore:
             try:
                 stat = os.fstat(descriptor)
                 head, size = self._head_for_writing(stream, descriptor, stat)
-                must_follow(stream, head, lines[0], expected, "file")
+                if head.seq != expected:
+                    raise other_version(stream, head.seq, expected)
+                if prev_of(lines[0]) != head.hash:
+                    raise other_history(stream, expected, "file")
                 self._root(stream, stat.st_ino)
                 self._write(stream, descriptor, size, b"".join([line + b"\n" for line in lines]), head_of(lines[-1]))
             finally:

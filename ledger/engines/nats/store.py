@@ -36,7 +36,7 @@ from backstory.ledger.engines.nats.reading import StreamReading, stream_of
 from backstory.ledger.engines.nats.setup import Setup
 from backstory.ledger.engines.nats.subjects import COMMITS, EMPTY, KEYS, Subjects, name_of, spell
 from backstory.ledger.engines.port import Capabilities, Record, RemovedLog, Seal, StreamLook, StreamState
-from backstory.ledger.engines.promises import followed, must_follow
+from backstory.ledger.engines.promises import followed, other_history, other_version
 
 __all__ = ["NatsStore"]
 
@@ -115,7 +115,10 @@ class NatsStore:
                 # An append under this lock may have arrived although its outcome was unknown.
                 tip = self._standing(stream, hold)
             while True:
-                must_follow(stream, tip.head, lines[0], expected, "stream")
+                if tip.head.seq != expected:
+                    raise other_version(stream, tip.head.seq, expected)
+                if prev_of(lines[0]) != tip.head.hash:
+                    raise other_history(stream, expected, "stream")
                 origin = tip.origin if tip.head.seq else wire.last_seq(self._subjects.jetstream_of(stream))
                 at = wire.publish(self._messages(stream, lines, tip, origin))
                 if at is not None:

@@ -43,7 +43,7 @@ from backstory.projections.history.views import concerns
 from backstory.projections.index.builder import IndexBuilder
 from backstory.projections.index.index import Around, ScopeIndex
 from backstory.projections.index.index_file import IndexFile
-from backstory.projections.index.kv import ChecksummedKV
+from backstory.projections.index.kv import ChecksummedKV, beginning, name_of, named
 from backstory.projections.index.periods import EndedPeriod
 from backstory.projections.index.schema import (
     VERSION,
@@ -53,9 +53,6 @@ from backstory.projections.index.schema import (
     SaidLine,
     Table,
     ThreadState,
-    beginning,
-    name_of,
-    named,
 )
 from backstory.projections.index.timeline import (
     CommitTime,
@@ -800,7 +797,7 @@ def test_verify_says_nothing_of_a_missing_index_or_one_of_another_version(tmp_pa
 
 def rewrite_tip(path, **changes):
     from backstory.projections.index.index_file import tip_of
-    from backstory.projections.index.schema import pack
+    from backstory.projections.index.kv import pack
 
     kv = ChecksummedKV(path)
     kv.write({Table.TIP: {b"": pack(msgspec.structs.replace(tip_of(kv), **changes))}})
@@ -838,7 +835,8 @@ def test_a_file_that_is_damaged_or_gone_is_built_anew(tmp_path, tiny, caplog, da
 
 
 def test_a_line_that_is_not_the_one_meant_is_never_told(tmp_path, tiny, caplog):
-    from backstory.projections.index.schema import ReadingMark, Table, pack
+    from backstory.projections.index.kv import pack
+    from backstory.projections.index.schema import ReadingMark, Table
 
     Life(tmp_path).live(60)
     index = index_of(tmp_path)
