@@ -169,9 +169,10 @@ class Fold:
         self.shared_before = memory.shared_before
         self.moved = memory.moved
         self.received = dict(memory.received)
-        self.marks = dict(memory.marks)
-        self.erased = dict(memory.erased)
-        self.taken = dict(memory.taken)
+        self.marks = memory.marks
+        self.erased = memory.erased
+        self.taken = memory.taken
+        self._lent = True
 
     def apply(self, event: Event) -> bool:
         """Apply one event; return whether it changed the document."""
@@ -200,7 +201,8 @@ class Fold:
             self.barriers[kind] = seq
 
     def memory(self) -> Memory:
-        """Return the state so far, as copies."""
+        """Return the state so far, which does not change any more."""
+        self._lent = True
         return Memory(
             self.seq,
             self.at,
@@ -215,10 +217,16 @@ class Fold:
             self.shared_before,
             self.moved,
             dict(self.received),
-            dict(self.marks),
-            dict(self.erased),
-            dict(self.taken),
+            self.marks,
+            self.erased,
+            self.taken,
         )
+
+    def own_marks(self) -> None:
+        """Copy the marks before they are changed, if a memory has them: there may be thousands, and few commits do."""
+        if self._lent:
+            self.marks, self.erased, self.taken = dict(self.marks), dict(self.erased), dict(self.taken)
+            self._lent = False
 
 
 def evolve(memory: Memory, event: Event) -> Memory:
@@ -236,8 +244,10 @@ def _added(fold: Fold, event: FactAdded) -> bool:
 
 def _removed(fold: Fold, event: FactRemoved) -> bool:
     if event.marked_after is not None:
+        fold.own_marks()
         _mark(fold.marks, mark_key(event.fact.content), Mark(fold.seq + 1, event.marked_after, fold.at))
     if event.said_at is not None:
+        fold.own_marks()
         key = mark_key(event.fact.content)
         _mark(fold.taken, key, max(event.said_at, fold.taken.get(key, "")))
     return fold.facts.pop(event.fact.id, None) is not None
@@ -246,6 +256,7 @@ def _removed(fold: Fold, event: FactRemoved) -> bool:
 def _revised(fold: Fold, event: FactRevised) -> bool:
     fold.facts[event.after.id] = event.after
     if event.marked_after is not None:
+        fold.own_marks()
         _mark(fold.marks, mark_key(event.before.content), Mark(fold.seq + 1, event.marked_after, fold.at))
     _lift(fold, event.after)
     return True
@@ -260,8 +271,9 @@ def _mark(marks: dict[str, _V], key: str, mark: _V) -> None:
 
 def _lift(fold: Fold, fact: Fact) -> None:
     # Most memories have no marks, and a replay calls this for every fact.
-    if fold.marks:
-        fold.marks.pop(mark_key(fact.content), None)
+    if fold.marks and (key := mark_key(fact.content)) in fold.marks:
+        fold.own_marks()
+        del fold.marks[key]
 
 
 def _proposed(fold: Fold, event: UpdateProposed) -> bool:
@@ -312,6 +324,7 @@ def _ids_reserved(fold: Fold, event: IdsReserved) -> bool:
 
 def _redacted(fold: Fold, event: Redacted) -> bool:
     if event.mark is not None and event.marked_after is not None:
+        fold.own_marks()
         _mark(fold.erased, event.mark, Mark(fold.seq + 1, event.marked_after, fold.at))
     if event.fact is not None:
         fold.facts.pop(event.fact, None)

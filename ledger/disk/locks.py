@@ -156,6 +156,8 @@ class _FileHold(Hold):
     descriptor: int | None = None
     made: Sequence[Path] = ()
     """The folders that were made for the lock file."""
+    noted = False
+    """Whether the file holds a note since it was locked."""
 
 
 class FileLocks(NamedLocks[_FileHold]):
@@ -205,6 +207,7 @@ class FileLocks(NamedLocks[_FileHold]):
         hold = self._holds.get(path)
         if hold is not None and hold.descriptor is not None:
             os.pwrite(hold.descriptor, note, 0)
+            hold.noted = True
 
     def _lock(self, hold: _FileHold, timeout: float) -> None:
         def opened() -> int:
@@ -215,7 +218,7 @@ class FileLocks(NamedLocks[_FileHold]):
                 hold.made = (*hold.made, *folders)
                 return descriptor
 
-        hold.made = ()
+        hold.made, hold.noted = (), False
         with translated(hold.name, "lock"):
             hold.descriptor = polled(lambda: try_lock(hold.name, opened), timeout, self._clock)
         if hold.descriptor is None:
@@ -227,7 +230,7 @@ class FileLocks(NamedLocks[_FileHold]):
             # In a forked child it stays the parent's.
             return
         try:
-            if self._tidy:
+            if self._tidy and not hold.noted:
                 _take_back(hold, descriptor)
             # Said, not left to closing: a forked process may have the descriptor too.
             fcntl.flock(descriptor, fcntl.LOCK_UN)

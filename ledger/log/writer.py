@@ -254,10 +254,10 @@ class Writer(TranscriptWriter):
             or cause.turns is not None
             or log is not None
         ):
-            # The commit names the head of the transcript, so that has to be durable before it.
-            self._pipeline.settle(self._transcript_queue, self._ledger_queue)
-        else:
-            self._pipeline.catch_up(self._ledger_queue)
+            # The commit names the head of the transcript, so that has to be durable before it. What was decided before
+            # it in the ledger need not be: they are written together.
+            self._pipeline.settle(self._transcript_queue)
+        self._pipeline.catch_up(self._ledger_queue)
         if log is not None and log != self._state.log:
             raise NotFoundError(f"{self.scope}: memory was removed while a model was asked; its answer is dropped")
         self.must_stand(expected)
@@ -351,8 +351,10 @@ class Writer(TranscriptWriter):
 
     def _queue_expiry(self, moment: str) -> list[PendingCommit]:
         memory = self._state.memory
-        at, lapse = max(moment, memory.at), memory.next_lapse()
-        if lapse is None or lapse > at:
+        known, served = self._last_served
+        # To look through all facts once with each commit is enough.
+        lapse = served.until if known is memory and not served.hidden else memory.next_lapse()
+        if lapse is None or lapse > (at := max(moment, memory.at)):
             return []
         events = decide(memory, Expire(at=at))
         return [self._queue_and_fold(self._state.head, Cause(kind="expiry"), at, events)]

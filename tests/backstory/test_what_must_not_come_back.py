@@ -149,6 +149,30 @@ def test_only_the_newest_marks_are_kept() -> None:
     assert next(iter(marks)) == "fact 5"
 
 
+def test_a_memory_keeps_its_marks_while_the_fold_goes_on() -> None:
+    from backstory.ledger.core.events import Fact, FactAdded, FactRemoved, Redacted
+
+    def fact(n: int) -> Fact:
+        return Fact(id=f"f{n}", content=f"Fact {n}", category="context", confidence=1, created_at="", source="t", seq=1)
+
+    events = [
+        FactRemoved(fact(1), "hand", marked_after=0),
+        FactRemoved(fact(2), "contradicted", said_at="2026-03-02"),
+        Redacted("users/ada/ledger", 2, 0, "fact", fact="f3", mark="digest", marked_after=0),
+        FactAdded(fact(1)),
+        FactRemoved(fact(4), "hand", marked_after=0),
+    ]
+    fold, seen = Fold(Memory()), []
+    for event in events:
+        fold.apply(event)
+        memory = fold.memory()
+        seen.append((memory, list(memory.marks), list(memory.erased), list(memory.taken)))
+    assert [(list(memory.marks), list(memory.erased), list(memory.taken)) for memory, *_ in seen] == [
+        tuple(held) for _, *held in seen
+    ]
+    assert seen[-1][1:] == (["fact 4"], ["digest"], ["fact 2"])
+
+
 STEPS = st.lists(
     st.tuples(st.sampled_from(["say", "chat", "chat", *WAYS]), st.integers(0, len(TEXTS) - 1)), min_size=3, max_size=10
 )

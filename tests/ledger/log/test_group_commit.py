@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from fakes import PATIENCE, CountingSalts, FakeClock
 
-from backstory.ledger.core.commands import AddFact, Clear
+from backstory.ledger.core.commands import AddFact, Clear, RemoveFact
 from backstory.ledger.core.commit import EMPTY, Cause, Commit, head_of, unseal
 from backstory.ledger.core.errors import LockTimeoutError, StoreError, WrongExpectedVersionError
 from backstory.ledger.core.events import FactAdded, NewFact
@@ -106,6 +107,24 @@ def test_what_is_decided_while_a_sync_lasts_shares_the_next_one(store: Paced) ->
     assert store.batches == [1, 9]
     assert writer.memory() == replay(JsonlStore(store.home), ADA)
     assert len(writer.memory().facts) == 11
+
+
+def test_what_is_taken_away_while_a_sync_lasts_shares_the_next_one_too(store: Paced) -> None:
+    writer = writer_on(store)
+    added = [add(writer, f"fact {n}").events[0] for n in range(9)]
+    while store.waiting.acquire(blocking=False):
+        pass
+    crew = Crew(store, writer)
+    crew.hold()
+    removals = [RemoveFact(at="", fact_id=event.fact.id) for event in added if isinstance(event, FactAdded)]
+    cause = Cause(kind="manual", action="remove")
+    futures = [crew.pool.submit(writer.commit, removal, cause) for removal in removals]
+    queue, end = writer._pipeline.ledger, time.monotonic() + PATIENCE / 2
+    while len(queue._waiting) < len(removals) and time.monotonic() < end:
+        assert not any(future.done() for future in futures)
+    store.open.set()
+    assert [len(future.result(PATIENCE).events) for future in futures] == [1] * 9
+    assert store.batches[-2:] == [1, 9]
 
 
 def test_a_reader_waits_for_no_sync_and_is_shown_what_is_durable(store: Paced) -> None:
