@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 
 import msgspec
 
@@ -117,7 +118,8 @@ def quotes(found: Iterable[FoundTurn], words: Iterable[str]) -> Iterator[Quote]:
         found: the turns, the best first.
         words: the words of the question, as search compares them.
     """
-    pattern = _pattern(words)
+    # Most turns are short enough to be quoted whole.
+    pattern = cache(lambda: _pattern(words))
     quoted: set[str] = set()
     known: set[GivenTurn] = set()
     for said in found:
@@ -160,12 +162,12 @@ def _quotable(text: str) -> str:
     return inline(strip_memory_blocks(text)).replace('"', "'")
 
 
-def excerpt(content: str, pattern: re.Pattern[str] | None) -> str:
+def excerpt(content: str, pattern: Callable[[], re.Pattern[str] | None]) -> str:
     """Return the part of a turn that has the most words of a question, in one line; "…" stands for what is left out."""
     text = strip_memory_blocks(content)[:_READ]
     if len(text) <= EXCERPT:
         return _quotable(text)
-    begin = _densest(text, pattern)
+    begin = _densest(text, pattern())
     end = begin + EXCERPT
     if begin:
         begin = _after_space(text, begin)

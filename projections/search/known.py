@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import islice, starmap
+from itertools import filterfalse, islice, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -275,20 +275,14 @@ class Known:
 
     def said(self, query: str, most: int, now: str, leave_out: Callable[[TurnView], bool]) -> list[FoundTurn]:
         """The turns that are most like a text by their words, but for those that are to be left out."""
-        standing, words, depth = self.turns.standing, self.words("turns"), most
-        while True:
-            ranked = words.ranked(query, depth)
-            found = [turn for one in ranked if not leave_out(turn := standing[one.key])]
-            if len(found) >= most or len(ranked) < depth:
-                break
-            depth *= 4
+        ranked = map(self.turns.standing.__getitem__, self.words("turns").best(query, most))
         return [
             FoundTurn(
                 turn,
                 None if (before := self.turns.before(turn)) is None or leave_out(before) else before,
                 self._cited.changed(turn.thread, turn.id, now),
             )
-            for turn in found[:most]
+            for turn in islice(filterfalse(leave_out, ranked), most)
         ]
 
     def hits(self, within: str, query: str, ranked: Iterable[Fused], most: int, *, explain: bool) -> tuple[Hit, ...]:

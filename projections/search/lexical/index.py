@@ -215,6 +215,12 @@ class LexicalIndex:
             found = self._among(keep, scores, hits, k, worth)
         return [Scored(self._key(slot), float(scores[slot])) for slot in found]
 
+    def best(self, query: str, portion: int) -> Iterator[str]:
+        """Yield the keys of all that `ranked` ranks for a query, the best first; so many at first are sorted."""
+        if len(self):
+            scores = self._scores(query)
+            yield from map(self._key, self._best_first(scores, np.flatnonzero(scores > 0), portion, None))
+
     def _among(self, keep: Collection[str], scores: Weights, hits: Slots, k: int, worth: Worth | None) -> list[int]:
         """The best slots whose keys are in `keep`."""
         if isinstance(keep, StoredFilter) and keep.stored is self._stored:

@@ -205,10 +205,9 @@ class Postings:
         if self._stored is not None and number < len(self._stored.within):
             found.append(self._stored.column(number))
         # In the width of the column, or numpy widens all of that first.
-        sought = np.int32(number)
+        sought = np.array((number, number + 1), np.int32)
         for segment in self._settled():
-            low = np.searchsorted(segment.words, sought, "left")
-            high = np.searchsorted(segment.words, sought, "right")
+            low, high = segment.words.searchsorted(sought)
             if low < high:
                 found.append((segment.slots[low:high], segment.counts[low:high]))
         slots, counts = found[0]
