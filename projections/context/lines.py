@@ -275,16 +275,16 @@ class Sheet:
         """
         taken = []
         missed = 0
-        room = self.max_tokens - self.tokens
+        room = min(self.max_tokens - self.tokens, within)
         for rank, (fact, line) in enumerate(ranked):
             if fact.id in but:
                 continue
             # Cheap test first: most facts are larger than the room that is left.
-            fits = line.tokens <= min(room, within)
+            fits = line.tokens <= room
             if fits and self.take(heading, line, place=birth(fact) if heading == FACTS else (rank, 0)) is not None:
                 taken.append(fact.id)
                 within -= line.tokens
-                room = self.max_tokens - self.tokens
+                room = min(self.max_tokens - self.tokens, within)
             elif (missed := missed + 1) == _MISSED:
                 break
         return taken
