@@ -73,8 +73,12 @@ class RedisServer:
         self.process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
+        """Have it answer again; it has answered once when this returns."""
         assert self.process is not None
         self.process.send_signal(signal.SIGCONT)
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as asked:
+            asked.sendall(b"PING\r\n")
+            assert asked.recv(16).startswith(b"+PONG")
 
 
 def _must_be_there() -> None:
