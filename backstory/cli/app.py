@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import os
 import sys
@@ -12,7 +13,7 @@ from itertools import takewhile
 from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from backstory.cli import completion
@@ -50,6 +51,12 @@ class Root(TyperGroup):
         """Return a verb or a group of verbs; None for another word."""
         del ctx
         return _made(cmd_name) if cmd_name in self.commands else None
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, which lists the verbs by their first sentence and needs no signature."""
+        listing = copy.copy(self)
+        vars(listing)["get_command"] = lambda _, name: _listed(name)
+        TyperGroup.format_help(listing, ctx, formatter)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the global options."""
@@ -286,6 +293,14 @@ def _made(name: str) -> Any:
     made: Any = get_command(group)
     made.rich_help_panel = panel
     return made
+
+
+def _listed(name: str) -> Any:
+    """Make what the list of verbs shows of a verb, or of a group of verbs."""
+    if name in _PANELS:
+        text = inspect.getdoc(_VERBS[_PANELS[name]][name])
+        return TyperCommand(name, help=text, rich_help_panel=_PANELS[name])
+    return TyperGroup(name=name, help=_GROUPS[name].help, rich_help_panel=_GROUPS[name].panel)
 
 
 def _version(wanted: bool) -> None:

@@ -151,13 +151,9 @@ def create_app(
     app.openapi = _document  # type: ignore[method-assign]
     answer_errors(app)
     # The last one is the outermost.
+    app.add_middleware(Limiter, limits=chosen.limits, kind_of=_kind_of, over=metrics.over)
+    # Outside the limiter: a kept answer is there at once, and takes nothing from other requests.
     app.add_middleware(Repeating, answers=answers)
-    app.add_middleware(
-        Limiter,
-        limits=chosen.limits,
-        kind_of=_kind_of,
-        over=metrics.over,
-    )
     app.add_middleware(
         Gate, tokens=tokens, local=chosen.local, user=chosen.user, hosts=chosen.hosts, origins=chosen.origins
     )

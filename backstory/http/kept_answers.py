@@ -152,8 +152,15 @@ def matches(stated: str, tag: str) -> bool:
     return any(one.strip().removeprefix("W/") == tag for one in stated.split(","))
 
 
+def _has_body(connection: Connection) -> bool:
+    return any(name in _OF_BODIES for name, _ in connection["headers"])
+
+
+_OF_BODIES = frozenset({b"content-length", b"transfer-encoding"})
+
+
 class Repeating:
-    """ASGI middleware that answers reads whose answer is known and stands.
+    """ASGI middleware that answers reads whose answer is known and stands; a body is for the limiter, which follows.
 
     Args:
         app: The server.
@@ -166,7 +173,7 @@ class Repeating:
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
-        if scope["type"] == "http" and scope["method"] == "GET":
+        if scope["type"] == "http" and scope["method"] == "GET" and not _has_body(scope):
             known = self._answers.find(key_of(scope))
             if known is not None and (answer := known.to(scope)) is not None:
                 scope["route"] = known.route

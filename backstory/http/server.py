@@ -230,7 +230,7 @@ class PatientProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Expect headers."""
         super().connection_made(transport)
-        self._expect_headers()
+        self._limit_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop all timers."""
@@ -247,11 +247,15 @@ class PatientProtocol(HttpToolsProtocol):
             self._header_bytes += len(data)
             if self._header_bytes > self.header_bytes:
                 self._drop(_TOO_LARGE)
+        if self._in_headers and self._header_end is None:
+            # Only here: nearly always all of them came at once.
+            self._limit_headers()
 
     def on_message_begin(self) -> None:
         """Expect the headers of a request."""
         super().on_message_begin()
-        self._expect_headers()
+        self._headers_came()
+        self._in_headers, self._header_bytes = True, 0
 
     def on_headers_complete(self) -> None:
         """Start to answer.
@@ -296,9 +300,7 @@ class PatientProtocol(HttpToolsProtocol):
         else:
             super().send_400_response(msg)
 
-    def _expect_headers(self) -> None:
-        self._headers_came()
-        self._in_headers, self._header_bytes = True, 0
+    def _limit_headers(self) -> None:
         self._header_end = self.loop.call_later(self.header_seconds, self._drop, _TOO_SLOW)
 
     def _headers_came(self) -> None:

@@ -44,7 +44,8 @@ class Due(msgspec.Struct, frozen=True, order=True):
 
     def no_later(self, timing: Timing, now: datetime) -> Due:
         """Limit it to the longest time from now that it can be ahead: the clock may have been set back."""
-        return Due(min(self.at, now + self.longest(timing)), self.waits_for)
+        latest = now + self.longest(timing)
+        return self if self.at <= latest else Due(latest, self.waits_for)
 
 
 def telling_runs(coverage: Coverage, thread: Thread) -> list[TurnRange]:
@@ -80,7 +81,10 @@ def answered(thread: Thread, run: TurnRange) -> TurnRange:
 
 def first_unanswered(thread: Thread, run: TurnRange) -> int | None:
     """The first turn of a run in which a user says more than an acknowledgement, and which may still be answered."""
-    opened = opening(thread, run)
+    return _unanswered(thread, run, opening(thread, run))
+
+
+def _unanswered(thread: Thread, run: TurnRange, opened: int | None) -> int | None:
     if opened is None or not is_answered(thread, opened, run.last):
         return opened
     done = answered(thread, run).last
@@ -99,7 +103,8 @@ def dues_of(thread: Thread, runs: Iterable[TurnRange], timing: Timing) -> Iterat
     would have no debounce.
     """
     for run in runs:
-        opened, unanswered, last = opening(thread, run), first_unanswered(thread, run), _recorded(thread, run.last)
+        opened, last = opening(thread, run), _recorded(thread, run.last)
+        unanswered = _unanswered(thread, run, opened)
         if last is None:
             continue
         if opened is not None and opened != unanswered and (begun := _recorded(thread, opened)) is not None:

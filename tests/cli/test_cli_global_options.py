@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from backstory.cli.app import _made, app
+from backstory.cli.app import _listed, _made, app
 
 GLOBAL = {"--home", "--user", "--agent", "--config", "--store", "--json", "--debug"}
 
@@ -199,3 +199,12 @@ def test_the_signature_of_a_verb_is_read_when_it_is_asked_for() -> None:
     assert _made.cache_info().currsize == 0
     assert root.get_command(None, "fact") is root.get_command(None, "fact")
     assert _made.cache_info().currsize == 1
+
+
+def test_the_list_of_verbs_reads_no_signature() -> None:
+    _made.cache_clear()
+    assert "reextract" in run("--help")
+    assert _made.cache_info().currsize == 0
+    for name in get_command(app).commands:
+        shown, made = _listed(name), _made(name)
+        assert (shown.name, shown.help, shown.rich_help_panel) == (made.name, made.help, made.rich_help_panel)

@@ -20,6 +20,7 @@ from backstory.http.access.callers import LOCAL
 from backstory.http.access.tokens import TokenFile
 from backstory.http.app import create_app
 from backstory.http.kept_answers import Answers, KeptAnswer
+from backstory.http.limits import Limits
 from backstory.ledger.core.commit import EMPTY, Head
 from backstory.ledger.core.scope import Scope
 from backstory.services.services import HeadsSeen
@@ -167,6 +168,25 @@ def test_a_kept_answer_is_for_those_alone_who_may_see_it(
     assert client.get(ADA).status_code == 401
     file.revoke("ada")
     assert client.get(ADA, headers=of_ada).status_code == 401
+
+
+def test_a_kept_answer_takes_no_place(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(client, "likes tea")
+    first = client.get(ADA)
+
+    async def refuse(*_: object) -> None:
+        raise AssertionError("it took a place")
+
+    monkeypatch.setattr("backstory.http.limits.Limiter.__call__", refuse)
+    assert client.get(ADA).content == first.content
+
+
+def test_a_read_with_a_body_that_is_too_large_is_refused_although_its_answer_is_kept(client: TestClient) -> None:
+    add(client, "likes tea")
+    assert client.get(ADA).status_code == 200
+    too_large = b" " * (Limits().body_bytes + 1)
+    for body in (too_large, iter([too_large])):  # with its length, and in chunks
+        assert client.request("GET", ADA, content=body).status_code == 413
 
 
 # Erasure.
