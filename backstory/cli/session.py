@@ -15,7 +15,7 @@ import typer
 
 from backstory.cli.pages.labels import show_local_times
 from backstory.cli.pages.page import Page, page, show_traceback, write_json, write_message
-from backstory.ledger.core.errors import BackstoryError, NoModelError, UsageError
+from backstory.ledger.core.errors import BackstoryError, NoModelError, StoreError, UsageError
 
 if TYPE_CHECKING:
     import msgspec
@@ -145,10 +145,19 @@ class Session:
 
         Returns:
             Whether it does not know it.
+
+        Raises:
+            StoreError: An engine does not answer, and the verb creates no memory.
         """
         from backstory.cli.nearest import missing
 
-        said = missing(bs, scope)
+        try:
+            said = missing(bs, scope)
+        except StoreError:
+            # Another verb would only wait as long once more; a server or a first turn may come before the engine.
+            if not creates:
+                raise
+            return False
         if said is not None and (not creates or "nearest" in said):
             self.note(f"{said}; a new memory is created" if creates else said)
         return said is not None
