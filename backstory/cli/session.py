@@ -136,9 +136,8 @@ class Session:
             bs: The open home.
             creates: Whether the verb creates an unknown memory. It is then noted only if a similar name is known.
         """
-        memory = bs.memory_of(self.scope)
         self.note_missing(bs, self.scope, creates=creates)
-        return memory
+        return bs.memory_of(self.scope)
 
     def note_missing(self, bs: Backstory, scope: Scope, *, creates: bool = False) -> bool:
         """Note on standard error that the home does not know a user or an agent, and which known one is nearest.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -238,6 +239,7 @@ def test_an_engine_that_is_away_is_waited_for_at_most_twice(cli: Cli, monkeypatc
 
     async def connect(_: object) -> None:
         waited.append(1)
+        await asyncio.sleep(0.05)
         raise StoreError("away")
 
     monkeypatch.setattr(NatsConnection, "_connect", connect)
