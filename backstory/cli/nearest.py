@@ -76,10 +76,18 @@ def _only_others(bs: Backstory) -> str | None:
 
 
 def _is_known(bs: Backstory, scope: Scope) -> bool:
-    """Whether a scope has a log. A damaged or unreadable one counts: the verb says what is wrong with it."""
+    """Whether a scope has a log. A damaged or unreadable one counts: the verb says what is wrong with it.
+
+    Raises:
+        StoreError: An engine does not answer. The verb would wait for it as long once more.
+    """
     try:
         return any(bs.store.head(scope.stream(kind)).seq for kind in (LEDGER, TRANSCRIPT))
-    except (CorruptLogError, StoreError):
+    except CorruptLogError:
+        return True
+    except StoreError:
+        if bs.store.capabilities().path is None:
+            raise
         return True
 
 

@@ -15,7 +15,7 @@ import typer
 
 from backstory.cli.pages.labels import show_local_times
 from backstory.cli.pages.page import Page, page, show_traceback, write_json, write_message
-from backstory.ledger.core.errors import BackstoryError, NoModelError, UsageError
+from backstory.ledger.core.errors import BackstoryError, NoModelError, StoreError, UsageError
 
 if TYPE_CHECKING:
     import msgspec
@@ -136,19 +136,27 @@ class Session:
             bs: The open home.
             creates: Whether the verb creates an unknown memory. It is then noted only if a similar name is known.
         """
-        memory = bs.memory_of(self.scope)
         self.note_missing(bs, self.scope, creates=creates)
-        return memory
+        return bs.memory_of(self.scope)
 
     def note_missing(self, bs: Backstory, scope: Scope, *, creates: bool = False) -> bool:
         """Note on standard error that the home does not know a user or an agent, and which known one is nearest.
 
         Returns:
             Whether it does not know it.
+
+        Raises:
+            StoreError: An engine does not answer, and the verb creates no memory.
         """
         from backstory.cli.nearest import missing
 
-        said = missing(bs, scope)
+        try:
+            said = missing(bs, scope)
+        except StoreError:
+            # Another verb would only wait as long once more; a server or a first turn may come before the engine.
+            if not creates:
+                raise
+            return False
         if said is not None and (not creates or "nearest" in said):
             self.note(f"{said}; a new memory is created" if creates else said)
         return said is not None

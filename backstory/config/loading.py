@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import logging
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -34,6 +35,8 @@ _DEERFLOWS_STORE = "file"
 _SHOWN = frozenset({"model_name", "model.provider", "model.temperature"})
 _SHOWN_CHARACTERS = 100
 _MOST_ERRORS = 20
+_OF_A_SERVICE = re.compile(r"(^|_)(port$|port_\d|service_(host|port))")
+"""Keys as in `BACKSTORY_PORT` and `BACKSTORY_NATS_SERVICE_HOST`, which a Service of such a name brings."""
 
 
 class Loaded(BaseModel):
@@ -210,6 +213,8 @@ def _no_such_key(key: str, layer: str) -> str:
     known = [*Settings.model_fields, *NOT_NEEDED, *models, *([] if prefix else [BACKEND])]
     nearest = difflib.get_close_matches(sought, known, 1, 0.5)
     hint = f"; the nearest is {prefix}{nearest[0]}" if nearest else ""
+    if layer == "environment" and _OF_A_SERVICE.search(key):
+        hint = "; Kubernetes sets it for a Service: give the pod `enableServiceLinks: false`"
     return f"there is no configuration key {_clipped(key)} (from the {layer}){hint}"
 
 

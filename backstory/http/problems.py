@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from collections.abc import Mapping
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request
@@ -46,6 +47,11 @@ _STATUS: tuple[tuple[type[BackstoryError], int], ...] = (
 """The first class that an error belongs to decides."""
 
 _MOST_VALUES = 20
+_NO_OBJECT = ("model_attributes_type", "dict_type", "model_type")
+_OF_THE_ROUTER = {
+    404: "there is no such path: /docs shows all of them",
+    405: "this path does not take this method: /docs shows those that it takes",
+}
 
 
 def answer_errors(app: FastAPI) -> None:
@@ -75,22 +81,40 @@ async def _of_memory(_: Request, error: Exception) -> Response:
     return problem_response(problem_of(error), {"Retry-After": "1"} if isinstance(error, UnavailableError) else None)
 
 
-async def _of_values(_: Request, error: Exception) -> Response:
+async def _of_values(request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
+    is_json = "json" in request.headers.get("content-type", "").lower()
+    # The value itself is left out: it may be content, and long.
     wrong = tuple(
-        # The value itself is left out: it may be content, and long.
-        WrongValue(".".join(map(str, item["loc"])), str(item["msg"]))
+        WrongValue(".".join(map(str, item["loc"])), _why(item, is_json=is_json))
         for item in error.errors()[:_MOST_VALUES]
     )
-    detail = "; ".join(f"{one.where}: {one.why}" for one in wrong) or "the request is not valid"
+    detail = "; ".join(f"{one.where.removeprefix('query.')}: {one.why}" for one in wrong) or "the request is not valid"
     return problem_response(Problem(422, HTTPStatus(422).phrase, detail, error="InputError", errors=wrong))
+
+
+def _why(item: Mapping[str, object], *, is_json: bool) -> str:
+    """Return what is wrong with a value, in words that say what to send."""
+    kind = item["type"]
+    if kind in _NO_OBJECT and item["loc"] == ("body",):
+        return "must be a JSON object" if is_json else "must be JSON, with the header Content-Type: application/json"
+    if kind == "missing":
+        return "is missing"
+    if kind == "json_invalid":
+        context = item.get("ctx")
+        return f"is no JSON: {context['error']}" if isinstance(context, dict) else "is no JSON"
+    return str(item["msg"])
 
 
 async def _of_http(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
-    return refusal(request.url.path, error.status_code, str(error.detail), error.headers)
+    detail = str(error.detail)
+    if detail == HTTPStatus(error.status_code).phrase:
+        # Of the router: no code of ours had anything to say.
+        detail = _OF_THE_ROUTER.get(error.status_code, detail)
+    return refusal(request.url.path, error.status_code, detail, error.headers)
 
 
 class Unexpected:

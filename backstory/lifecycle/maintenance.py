@@ -288,7 +288,9 @@ def _model(loaded: Loaded, environ: Mapping[str, str], *, ask: bool) -> Check:
         except ModelError as error:
             return Check("model", False, str(error))
     if "newFacts" not in answer.text:
-        return Check("model", False, f"{name} at {shown} answered without the JSON it was asked for: a larger one may")
+        return Check(
+            "model", False, f"{name} at {shown} answered without the JSON that it was asked for: choose a larger model"
+        )
     return Check("model", True, f"{name} at {shown} answers, as {answer.model}")
 
 

@@ -258,6 +258,13 @@ def _parsed(path: Path) -> object:
     return given
 
 
+_KINDS_IN_WORDS = {
+    "list_type": "it must be a list, such as [a, b]",
+    "model_type": "it must have keys, such as {key: value}",
+    "string_type": "it must be a text: put it into quotes",
+}
+
+
 def _in_words(error: ErrorDetails) -> str:
     where = ""
     for part in error["loc"]:
@@ -266,7 +273,7 @@ def _in_words(error: ErrorDetails) -> str:
         return _unknown("key", where, _keys_beside(error["loc"]))
     if error["type"] == "missing":
         return f"{where} is missing"
-    said = error["msg"].removeprefix("Value error, ")
+    said = _KINDS_IN_WORDS.get(error["type"]) or error["msg"].removeprefix("Value error, ")
     return f"{where}: {said}" if where else said
 
 

@@ -170,7 +170,7 @@ class _Run:
             )
         if asks and chosen is None:
             missing = (
-                "the replies are missing: name their file under `replies`, or have them made; " if kept is None else ""
+                "it names no file of `replies`, which --record makes, so a model is asked; " if kept is None else ""
             )
             raise InputError(f"{path}: {missing}{NO_MODEL}")
         self._replies = KeptReplies(kept, chosen, named=test.model)

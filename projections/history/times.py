@@ -152,8 +152,8 @@ class TimeReader:
             raise _neither(name, value)
         if period.is_day and not whole_days:
             raise UsageError(
-                f"{name} is a whole day: give a moment of it, such as {period.last:%Y-%m-%dT%H:%M:%SZ} for its end, or "
-                "a commit"
+                f"{value!r} is a whole day: {name} takes a moment of it, such as {period.last:%Y-%m-%dT%H:%M:%SZ} for "
+                "its end, or a commit"
             )
         return self._end_by_now(name, value, period)
 

@@ -324,6 +324,10 @@ class _Document:
         line = found.data.count(b"\n", 0, same) + 1
         if found.lags is not None:
             state = f"lags behind: it shows commit {found.lags} of {self._fold.seq}; the next commit updates it"
+        elif not self._fold.seq:
+            state = (
+                "shows a memory, but the ledger has no commits: restore the ledger from a copy, or `import` this file"
+            )
         else:
             state = f"differs from the ledger at commit {self._fold.seq}; the next commit moves it aside"
         return [Problem("document_differs", name, line, same, f"{self._path} {state}")]

@@ -83,6 +83,12 @@ def test_a_folder_of_sessions_is_read_with_all_below_it(cli: Cli) -> None:
     assert "0 recorded, 4 were here already" in cli.run("import", cli.folder / "sessions").stdout
 
 
+def test_one_fact_was_here_already(cli: Cli) -> None:
+    path = write(cli.folder, "Likes tea\n", "notes.txt")
+    cli.run("import", path)
+    assert "\n1 was here already\n" in cli.run("import", path).stdout
+
+
 def test_a_dry_run_names_no_user_as_unknown_who_is_to_be_new(cli: Cli) -> None:
     path = write(cli.folder, [chatgpt()])
     assert cli.run("--user", "ada", "import", path, "--dry-run").stderr == ""

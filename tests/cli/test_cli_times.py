@@ -111,8 +111,8 @@ def test_a_time_copied_from_the_log_shows_memory_at_that_commit(story: Cli) -> N
     ("words", "told"),
     [
         (("show", "--at", "2999-01-01"), "at is in the future: it is "),
-        (("rollback", "--to", "yesterday"), "to is a whole day: give a moment of it"),
-        (("diff", "2026-01-01", "3"), "a is a whole day"),
+        (("rollback", "--to", "yesterday"), "'yesterday' is a whole day: to takes a moment of it"),
+        (("diff", "2026-01-01", "3"), "'2026-01-01' is a whole day"),
         (
             ("show", "--at", "soon"),
             "at must be a commit (its number, HEAD, HEAD~1 or the beginning of its hash) or a time",

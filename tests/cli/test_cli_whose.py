@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 from commandline import Cli, said
 
 from backstory.home import Backstory
+from backstory.ledger.core.errors import StoreError
 from backstory.ledger.core.scope import Scope
+from backstory.ledger.engines.nats.connection import NatsConnection
 
 READS = [
     ["show"],
@@ -229,3 +232,17 @@ def test_without_a_user_where_there_is_a_global_memory_nothing_is_said(home: Cli
 
 def test_in_an_empty_home_verify_has_nothing_to_complain_of(cli: Cli) -> None:
     assert cli.run("verify").stderr == ""
+
+
+def test_an_engine_that_is_away_is_waited_for_at_most_twice(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = []
+
+    async def connect(_: object) -> None:
+        waited.append(1)
+        await asyncio.sleep(0.05)
+        raise StoreError("away")
+
+    monkeypatch.setattr(NatsConnection, "_connect", connect)
+    assert "away" in cli.run("--store", "nats://127.0.0.1:1", "--user", "ada", "show", code=3).stderr
+    # At the opening of the home, and for the verb.
+    assert len(waited) == 2

@@ -99,16 +99,20 @@ def import_lines(page: Page, imported: ImportedDocument, entry: LogEntry | None,
             page.line(f"  {text}")
         page.line("nothing was written")
     elif read.turns:
-        page.line(f"{read.new:,} recorded, {read.known:,} were here already")
+        page.line(f"{read.new:,} recorded, {_here_already(read)}")
         if read.new:
             page.line("`backstory extract --clock turns` learns from them, as of the times of the turns")
     else:
         if read.known:
-            page.line(f"{read.known:,} were here already")
+            page.line(_here_already(read))
         if entry is not None and (read.new or not read.facts):
             page.line(f"commit {entry.seq}: {entry.summary}")
         page.line(f"{counted(len(imported.facts), 'fact')} in memory now")
     _reasons(page, read)
+
+
+def _here_already(read: ReadFile) -> str:
+    return f"{read.known:,} {'was' if read.known == 1 else 'were'} here already"
 
 
 def _reasons(page: Page, read: ReadFile) -> None:

@@ -50,6 +50,7 @@ _READ_SECONDS = 2.0
 _RECORD_SECONDS = 2.0
 _CLOSE_SECONDS = 10.0
 _MODELS = 1_000
+_SILENT = (AnswerOutcome.UNREACHABLE, AnswerOutcome.TIMEOUT)
 _SEPARATOR = re.compile(r"[/\\]")
 
 
@@ -328,6 +329,10 @@ class Proxy:
             self._note("answer", AnswerOutcome.HUNG_UP)
             raise
         self._note("answer", outcome)
+        if outcome in _SILENT:
+            # The host alone: a path or a query may hold a key.
+            host = request.url.netloc.decode("ascii", "replace")
+            _log.warning("the model server at %s cannot be reached or does not answer: is its address right?", host)
 
 
 def _target(scope: Scope, mounted: str) -> tuple[str, bytes] | None:

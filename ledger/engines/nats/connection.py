@@ -64,6 +64,7 @@ class NatsConnection:
         self.client: Client | None = None
         self._connecting: asyncio.Lock | None = None
         self._reason: Exception | None = None
+        self._failure: StoreError | None = None
 
     def renew(self) -> None:
         """Connect anew in a forked child; what the parent has open stays the parent's."""
@@ -175,9 +176,17 @@ class NatsConnection:
             return client
         if self._connecting is None:
             self._connecting = asyncio.Lock()
+        failure = self._failure
         async with self._connecting:
             if self.client is None or self.client.is_closed:
-                self.client = await self._connect()
+                if self._failure is not None and self._failure is not failure:
+                    # Another request has waited in vain meanwhile: this one does not wait as long once more.
+                    raise self._failure
+                try:
+                    self.client = await self._connect()
+                except StoreError as error:
+                    self._failure = StoreError(str(error))
+                    raise
             return self.client
 
     async def _connect(self) -> Client:

@@ -216,7 +216,7 @@ class LexicalIndex:
         return [Scored(self._key(slot), float(scores[slot])) for slot in found]
 
     def best(self, query: str, portion: int) -> Iterator[str]:
-        """Yield the keys of all that `ranked` ranks for a query, the best first; so many at first are sorted."""
+        """Yield the keys of all that `ranked` ranks for a query, the best first; `portion` of them are sorted first."""
         if len(self):
             scores = self._scores(query)
             yield from map(self._key, self._best_first(scores, np.flatnonzero(scores > 0), portion, None))

@@ -288,6 +288,11 @@ def test_an_unknown_key_names_the_nearest(key: str, nearest: str) -> None:
     assert f"no configuration key {key} (from the environment); the nearest is {nearest}" in refusal(env=env)
 
 
+@pytest.mark.parametrize("name", ["PORT", "PORT_8765_TCP", "SERVICE_HOST", "NATS_SERVICE_PORT_CLIENT"])
+def test_a_variable_that_kubernetes_sets_for_a_service_says_how_to_be_without_it(name: str) -> None:
+    assert "give the pod `enableServiceLinks: false`" in refusal(env={f"BACKSTORY_{name}": "tcp://10.0.0.1:8765"})
+
+
 def test_an_unknown_key_that_is_like_none_is_told_all_the_same() -> None:
     assert refusal({"zzzzqqqq": 1}) == "there is no configuration key zzzzqqqq (from the file)"
     assert "no configuration key 3 " in refusal({3: 1})

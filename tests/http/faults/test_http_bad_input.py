@@ -90,8 +90,27 @@ def test_a_body_that_cannot_be_read_is_4xx_at_once(client: TestClient, path: str
 def test_a_form_of_a_page_changes_nothing(client: TestClient, kind: str) -> None:
     """Browsers send these kinds to other sites without asking."""
     answer = send(client, "/v1/facts", b'{"content": "x"}', kind)
-    assert 400 <= answer.status_code < 500, answer.text
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == "body: must be JSON, with the header Content-Type: application/json"
     assert client.get("/v1/head").json()["seq"] == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "body", "said"),
+    [
+        ("POST /v1/facts", "[]", "body: must be a JSON object"),
+        ("POST /v1/facts", "", "body: is missing"),
+        ("POST /v1/facts", '{"content": "x', "body.12: is no JSON: Unterminated string starting at"),
+        ("POST /v1/record", '{"thread": "t"}', "body.messages: is missing"),
+        ("GET /v1/search", "", "query: is missing"),
+        ("GET /v1/fact", "", "there is no such path: /docs shows all of them"),
+        ("PUT /v1/facts", "{}", "this path does not take this method: /docs shows those that it takes"),
+    ],
+)
+def test_a_refusal_says_what_to_send(client: TestClient, asked: str, body: str, said: str) -> None:
+    method, path = asked.split()
+    answer = client.request(method, path, content=body, headers={"Content-Type": "application/json"})
+    assert answer.json()["detail"] == said
 
 
 ODD = {

@@ -283,7 +283,7 @@ def test_an_error_of_the_upstream_passes_back_byte_for_byte(proxy, upstream, sta
     proxy.until(lambda: proxy.turns() == {"thread-1": ["I live in Oslo now"]})
 
 
-def test_an_upstream_that_is_not_there_is_an_error_of_the_protocol(home):
+def test_an_upstream_that_is_not_there_is_an_error_of_the_protocol(home, caplog):
     from served import served
 
     with served(home, "http://127.0.0.1:9/v1") as proxy:
@@ -292,6 +292,7 @@ def test_an_upstream_that_is_not_there_is_an_error_of_the_protocol(home):
         error = response.json()["error"]
         assert (error["type"], error["param"], error["code"]) == ("server_error", None, "upstream_unreachable")
         proxy.until(lambda: proxy.answers == {"unreachable": 1})
+        proxy.until(lambda: "the model server at 127.0.0.1:9 cannot be reached or does not answer" in caplog.text)
 
 
 def test_an_upstream_that_closes_without_an_answer_is_an_error_of_the_protocol(proxy, upstream):

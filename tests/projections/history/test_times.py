@@ -142,7 +142,7 @@ def test_where_a_moment_is_wanted_a_whole_day_is_refused(day: str | date) -> Non
     if day == "20260311":
         assert READER.cut("to", day, whole_days=False) == 20260311
         return
-    with pytest.raises(UsageError, match=r"to is a whole day: give a moment of it, such as 2026-03-11T23:59:59Z"):
+    with pytest.raises(UsageError, match=r" is a whole day: to takes a moment of it, such as 2026-03-11T23:59:59Z"):
         READER.cut("to", day, whole_days=False)
     assert READER.cut("at", day) == "2026-03-11T23:59:59.999999Z"
 

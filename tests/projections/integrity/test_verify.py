@@ -400,6 +400,8 @@ def test_document_differs_at_once_where_it_cannot_be_that_it_lags_behind(home: H
 def test_document_differs_where_the_whole_ledger_is_gone(home: Home, how: str) -> None:
     home.file(LEDGER).unlink() if how == "deleted" else home.file(LEDGER).write_bytes(b"")
     assert [kind for kind, *_ in home.problems()] == ["document_differs"]
+    (problem,) = verify(JsonlStore(home.path), SCOPE, document=home.document, clock=FakeClock()).problems
+    assert "the ledger has no commits: restore the ledger from a copy, or `import` this file" in problem.message
 
 
 def test_index_differs(home: Home) -> None:

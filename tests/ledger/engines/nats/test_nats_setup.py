@@ -516,6 +516,22 @@ def test_tls_with_certificates_of_both_sides(tmp_path: Path) -> None:
         NatsStore("tls://127.0.0.1:1?tls_ca=/nowhere", answer_timeout=0.2).head(STREAM)
 
 
+def test_requests_of_one_moment_wait_for_a_server_that_is_away_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    async def connect(_: object) -> None:
+        tried.append(1)
+        await asyncio.sleep(0.01)
+        raise StoreError("away")
+
+    monkeypatch.setattr(connection.NatsConnection, "_connect", connect)
+    with closing(NatsStore("nats://127.0.0.1:1", answer_timeout=0.2)) as store:
+        for times in (1, 2):
+            with pytest.raises(StoreError, match="away"):
+                store.head(STREAM)
+            assert len(tried) == times
+
+
 def test_a_connection_that_neither_opens_nor_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
 
