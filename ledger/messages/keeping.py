@@ -143,7 +143,9 @@ def read_message(message: object, keep_hidden: KeepHidden | None = None, *, ends
 
 def _message(fields: Mapping[str, object], keep_hidden: KeepHidden | None, ends: int | None) -> Message:
     kind, extra = fields.get("type"), fields.get("additional_kwargs")
-    extra = extra if type(extra) is dict or isinstance(extra, Mapping) else {}
+    # `isinstance` with Mapping runs Python code, which most messages are spared here and in `fields_of`.
+    if extra is None or not (type(extra) is dict or isinstance(extra, Mapping)):
+        extra = {}
     if fields.get("role") is None and (is_item(kind) or kind == _REMOVES):
         role, content = "tool", Content()
     else:
