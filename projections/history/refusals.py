@@ -137,11 +137,15 @@ def _refusal(score: float, commit: Commit, event: RefusedEvent) -> Refusal:
 
 def _remembered(facts: Sequence[Fact], text: str) -> list[Fact]:
     """Return the facts that resemble a text; of equals the earlier first."""
+    wanted, key = terms_of(text), dedup_key(text)
+    same = {sameness(text)}
     blocks: list[RefusalBlock] = []
     for index, fact in enumerate(facts):
         if index % BLOCK == 0:
             blocks.append(RefusalBlock())
-        blocks[-1].add(0, index, fact.content)
+        # Only the words of the text: a block of all words costs twice as much and finds the same.
+        words = wanted & terms_of(fact.content)
+        blocks[-1].place(0, index, words | same if dedup_key(fact.content) == key else words)
     return [facts[index] for _, _, index in resembling(blocks, text)]
 
 
@@ -191,10 +195,14 @@ class RefusalBlock(msgspec.Struct, array_like=True):
 
     def add(self, seq: int, index: int, statement: str) -> None:
         """Add an event that refuses a statement, or takes it out of memory."""
+        # In order: the words of a set come in another order in each process, and `verify` compares bytes.
+        self.place(seq, index, (*sorted(terms_of(statement)), sameness(statement)))
+
+    def place(self, seq: int, index: int, words: Iterable[str]) -> None:
+        """Add an event that is found by these words."""
         position = bytes((len(self.places),))
         self.places.append((seq, index))
-        # In order: the words of a set come in another order in each process, and `verify` compares bytes.
-        for word in (*sorted(terms_of(statement)), sameness(statement)):
+        for word in words:
             self.words[word] = self.words.get(word, b"") + position
 
 
