@@ -366,9 +366,11 @@ def _without_open_reasoning(kept: list[Kept]) -> list[Kept]:
 
 def _whole(messages: Iterable[Message]) -> Iterator[Message]:
     """Join the chunks of a streamed answer, which follow each other and share their id."""
-    # A message that is no chunk is a group of its own: an object equals no other.
-    for _, chunks in groupby(messages, lambda one: (one.role, one.id) if one.is_chunk and one.id else object()):
-        yield _joined(list(chunks))
+    for answer, group in groupby(messages, lambda one: (one.role, one.id) if one.is_chunk and one.id else None):
+        if answer is None:
+            yield from group
+        else:
+            yield _joined(list(group))
 
 
 def _joined(chunks: list[Message]) -> Message:
