@@ -217,7 +217,7 @@ def resembling(blocks: Sequence[RefusalBlock], text: str) -> list[tuple[float, i
     total = sum(weights.values())
     found: list[tuple[float, int, int]] = []
     for number, block in enumerate(blocks):
-        by_position = ((positions[number], weights[word]) for word, positions in held.items())
+        by_position = [(positions[number], weights[word]) for word, positions in held.items()]
         for position, score in _scores_of_block(len(block.places), by_position, total, block.words.get(same, b"")):
             found.append((score, *block.places[position]))
     found.sort(key=lambda one: (-one[0], -one[1], one[2]))
@@ -225,9 +225,14 @@ def resembling(blocks: Sequence[RefusalBlock], text: str) -> list[tuple[float, i
 
 
 def _scores_of_block(
-    count: int, held: Iterable[tuple[bytes, float]], total: float, same: Iterable[int]
+    count: int, held: Sequence[tuple[bytes, float]], total: float, same: bytes
 ) -> Iterator[tuple[int, float]]:
     """Yield the positions in a block whose texts are alike enough, with their scores."""
+    most = 0.0
+    for positions, weight in held:
+        most += weight if positions else 0.0
+    if share(most, total) < ALIKE and not same:
+        return  # The block lacks the rare words of the text, as most blocks do.
     shared = [0.0] * count
     for positions, weight in held:
         for position in positions:
