@@ -373,11 +373,10 @@ def merged_fields(candidate: Consolidation, fact: Fact) -> Fields:
 
 
 def _different(candidate: NewFact | Consolidation, derived: NewFact | Consolidation) -> Fields:
-    return {
-        name: getattr(candidate, name)
-        for name in candidate.__struct_fields__
-        if getattr(candidate, name) != getattr(derived, name)
-    }
+    fields = zip(
+        candidate.__struct_fields__, msgspec.structs.astuple(candidate), msgspec.structs.astuple(derived), strict=True
+    )
+    return {name: proposed for name, proposed, became in fields if proposed != became}
 
 
 def labels_of(candidate: NewFact | Removal | NewSummary | Reinforcement | Extension | Consolidation) -> dict[str, str]:

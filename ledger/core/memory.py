@@ -176,10 +176,10 @@ class Fold:
 
     def apply(self, event: Event) -> bool:
         """Apply one event; return whether it changed the document."""
-        kind = type(event)
-        if kind not in _EFFECTS:
-            _EFFECTS[kind] = _effect_of(event)
-        effect = _EFFECTS[kind]
+        try:
+            effect = _EFFECTS[type(event)]
+        except KeyError:
+            effect = _EFFECTS[type(event)] = _effect_of(event)
         return effect is not None and effect(self, event)
 
     def advance(self, seq: int, at: str, kind: CauseKind, events: Sequence[Event]) -> None:

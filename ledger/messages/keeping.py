@@ -143,7 +143,9 @@ def read_message(message: object, keep_hidden: KeepHidden | None = None, *, ends
 
 def _message(fields: Mapping[str, object], keep_hidden: KeepHidden | None, ends: int | None) -> Message:
     kind, extra = fields.get("type"), fields.get("additional_kwargs")
-    extra = extra if type(extra) is dict or isinstance(extra, Mapping) else {}
+    # `isinstance` with Mapping runs Python code, which most messages are spared here and in `fields_of`.
+    if extra is None or not (type(extra) is dict or isinstance(extra, Mapping)):
+        extra = {}
     if fields.get("role") is None and (is_item(kind) or kind == _REMOVES):
         role, content = "tool", Content()
     else:
@@ -364,9 +366,11 @@ def _without_open_reasoning(kept: list[Kept]) -> list[Kept]:
 
 def _whole(messages: Iterable[Message]) -> Iterator[Message]:
     """Join the chunks of a streamed answer, which follow each other and share their id."""
-    # A message that is no chunk is a group of its own: an object equals no other.
-    for _, chunks in groupby(messages, lambda one: (one.role, one.id) if one.is_chunk and one.id else object()):
-        yield _joined(list(chunks))
+    for answer, group in groupby(messages, lambda one: (one.role, one.id) if one.is_chunk and one.id else None):
+        if answer is None:
+            yield from group
+        else:
+            yield _joined(list(group))
 
 
 def _joined(chunks: list[Message]) -> Message:

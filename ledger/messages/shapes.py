@@ -87,7 +87,7 @@ def fields_of(message: object) -> Mapping[str, object]:
         held = _held(message)
         if held is not None:
             return held
-    elif isinstance(message, Mapping):
+    elif type(message) is dict or isinstance(message, Mapping):
         return message if "content" in message else _unwrapped(message)
     elif isinstance(message, list | tuple):
         match message:

@@ -78,7 +78,7 @@ class Admission(msgspec.Struct, frozen=True):
 
 # Getters are faster than lambdas, and these run for every fact of a full memory.
 _content: Callable[[Fact], str] = attrgetter("content")
-_id: Callable[[Fact], str] = attrgetter("id")
+_by_hand: Callable[[Fact], bool] = attrgetter("by_hand")
 
 
 def _dedup(
@@ -89,7 +89,7 @@ def _dedup(
 ) -> None:
     """Refuse newcomers that repeat a live fact, and all but the most confident of those that repeat each other.
 
-    `held` holds the ids of the facts that stay, by dedup key; `keys` the dedup key of each fact, by id.
+    `held` holds the ids of the facts that stay, by dedup key; `keys` the dedup key of each newcomer's fact, by id.
     """
     best: dict[str, Newcomer] = {}
     for candidate, fact in newcomers:
@@ -122,7 +122,7 @@ def _cap(
     if over <= 0 or not entering:
         return ()
     full = Verdict("cap", f"memory holds {cap} facts at most, and all of them were entered by hand")
-    protected = sum(fact.by_hand for fact in staying) >= cap
+    protected = sum(map(_by_hand, staying)) >= cap
     leaving = {fact.id for fact in ranking.overflow([*staying, *(fact for _, fact in entering)])}
     for candidate, fact in entering:
         if fact.id in leaving:
@@ -159,19 +159,18 @@ def admit(
         The outcome; its refusals include those of `refused`.
     """
     verdicts = dict(refused or {})
+    facts, mode = memory.facts.values(), memory.policy.dedup_key
     # Computed once, because there may be as many rounds as candidates.
-    all_facts = [*memory.facts.values(), *(fact for _, fact in newcomers)]
-    contents, mode = map(_content, all_facts), repeat(memory.policy.dedup_key)
-    keys = dict(zip(map(_id, all_facts), map(dedup_key, contents, mode), strict=True))
+    live = list(map(dedup_key, map(_content, facts), repeat(mode)))
+    keys = {fact.id: dedup_key(fact.content, mode) for _, fact in newcomers}
     past = {candidate.place: fact for candidate, fact in newcomers if is_past(fact, ranking.at)}
     # The same may have been true in several periods, so what is over repeats no live fact.
     keys |= {fact.id: f"{keys[fact.id]}\0{fact.valid_from}\0{fact.valid_until}" for fact in past.values()}
     while True:
         before = len(verdicts)
         leaving = leaving_ids(newcomers, removals, verdicts, ranking.at)
-        facts = memory.facts.values()
         staying = [fact for fact in facts if fact.id not in leaving] if leaving else facts
-        held = {keys[fact.id]: fact.id for fact in staying}
+        held = {key: fact_id for key, fact_id in zip(live, memory.facts, strict=True) if fact_id not in leaving}
         evicted: tuple[FactRemoved, ...] = ()
         _dedup(newcomers, held, verdicts, keys)
         _bind_replacements(newcomers, removals, verdicts)

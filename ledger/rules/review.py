@@ -31,11 +31,18 @@ def longest_lifetime(policy: Policy) -> int:
 
 def is_stale(fact: Fact, policy: Policy, at: str) -> bool:
     """Whether a fact is due for review: older than its lifetime, not entered by hand, not of a protected category."""
-    return (
-        not fact.by_hand
-        and not is_protected(fact.category, policy)
-        and days_since(review_from(fact), at) > lifetime(fact, policy)
-    )
+    return not fact.by_hand and not is_protected(fact.category, policy) and _is_outlived(fact, policy, at)
+
+
+def _is_outlived(fact: Fact, policy: Policy, at: str) -> bool:
+    return days_since(review_from(fact), at) > lifetime(fact, policy)
+
+
+def _changeable(memory: Memory) -> list[Fact]:
+    """Return the facts that a model may review and merge, oldest first: not by hand, of no protected category."""
+    categories = {fact.category for fact in memory.facts.values()}
+    protected = {category for category in categories if is_protected(category, memory.policy)}
+    return [fact for fact in memory.in_order() if not fact.by_hand and fact.category not in protected]
 
 
 def is_past(fact: Fact, at: str) -> bool:
@@ -62,7 +69,7 @@ def stale_facts(memory: Memory, at: str) -> list[Fact]:
     policy = memory.policy
     if not policy.staleness_review_enabled:
         return []
-    stale = [fact for fact in memory.in_order() if is_stale(fact, policy, at)]
+    stale = [fact for fact in _changeable(memory) if _is_outlived(fact, policy, at)]
     return stale if len(stale) >= policy.staleness_min_candidates else []
 
 
@@ -72,8 +79,7 @@ def fragmented(memory: Memory) -> dict[str, list[Fact]]:
     if not policy.consolidation_enabled:
         return {}
     by_category: defaultdict[str, list[Fact]] = defaultdict(list)
-    for fact in memory.in_order():
-        if not fact.by_hand and not is_protected(fact.category, policy):
-            by_category[rule_category(fact.category, policy)].append(fact)
+    for fact in _changeable(memory):
+        by_category[rule_category(fact.category, policy)].append(fact)
     full = {name: facts for name, facts in by_category.items() if len(facts) >= policy.consolidation_min_facts}
     return dict(sorted(full.items(), key=lambda item: (-len(item[1]), item[0])))

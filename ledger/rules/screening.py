@@ -181,11 +181,9 @@ class _Screening:
     def _gate(self, candidate: Candidate) -> Verdict | None:
         if not self._policy.gate_enabled or isinstance(candidate, Edit | Unread):
             return None
-        labels = labels_of(candidate)
-        for name, kept in _KEPT.items():
-            label = labels.get(name, kept)
-            if label.strip().casefold() != kept:
-                return Verdict("gate", f"{name} is {label}; only what is {kept} is remembered")
+        for name, label in labels_of(candidate).items():
+            if name in _KEPT and label.strip().casefold() != _KEPT[name]:
+                return Verdict("gate", f"{name} is {label}; only what is {_KEPT[name]} is remembered")
         return None
 
     def _check(self, candidate: Candidate) -> Verdict | None:

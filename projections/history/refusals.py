@@ -137,11 +137,15 @@ def _refusal(score: float, commit: Commit, event: RefusedEvent) -> Refusal:
 
 def _remembered(facts: Sequence[Fact], text: str) -> list[Fact]:
     """Return the facts that resemble a text; of equals the earlier first."""
+    wanted, key = terms_of(text), dedup_key(text)
+    same = {sameness(text)}
     blocks: list[RefusalBlock] = []
     for index, fact in enumerate(facts):
         if index % BLOCK == 0:
             blocks.append(RefusalBlock())
-        blocks[-1].add(0, index, fact.content)
+        # Only the words of the text: a block of all words costs twice as much and finds the same.
+        words = wanted & terms_of(fact.content)
+        blocks[-1].place(0, index, words | same if dedup_key(fact.content) == key else words)
     return [facts[index] for _, _, index in resembling(blocks, text)]
 
 
@@ -191,10 +195,14 @@ class RefusalBlock(msgspec.Struct, array_like=True):
 
     def add(self, seq: int, index: int, statement: str) -> None:
         """Add an event that refuses a statement, or takes it out of memory."""
+        # In order: the words of a set come in another order in each process, and `verify` compares bytes.
+        self.place(seq, index, (*sorted(terms_of(statement)), sameness(statement)))
+
+    def place(self, seq: int, index: int, words: Iterable[str]) -> None:
+        """Add an event that is found by these words."""
         position = bytes((len(self.places),))
         self.places.append((seq, index))
-        # In order: the words of a set come in another order in each process, and `verify` compares bytes.
-        for word in (*sorted(terms_of(statement)), sameness(statement)):
+        for word in words:
             self.words[word] = self.words.get(word, b"") + position
 
 
@@ -209,7 +217,7 @@ def resembling(blocks: Sequence[RefusalBlock], text: str) -> list[tuple[float, i
     total = sum(weights.values())
     found: list[tuple[float, int, int]] = []
     for number, block in enumerate(blocks):
-        by_position = ((positions[number], weights[word]) for word, positions in held.items())
+        by_position = [(positions[number], weights[word]) for word, positions in held.items()]
         for position, score in _scores_of_block(len(block.places), by_position, total, block.words.get(same, b"")):
             found.append((score, *block.places[position]))
     found.sort(key=lambda one: (-one[0], -one[1], one[2]))
@@ -217,9 +225,14 @@ def resembling(blocks: Sequence[RefusalBlock], text: str) -> list[tuple[float, i
 
 
 def _scores_of_block(
-    count: int, held: Iterable[tuple[bytes, float]], total: float, same: Iterable[int]
+    count: int, held: Sequence[tuple[bytes, float]], total: float, same: bytes
 ) -> Iterator[tuple[int, float]]:
     """Yield the positions in a block whose texts are alike enough, with their scores."""
+    most = 0.0
+    for positions, weight in held:
+        most += weight if positions else 0.0
+    if share(most, total) < ALIKE and not same:
+        return  # The block lacks the rare words of the text, as most blocks do.
     shared = [0.0] * count
     for positions, weight in held:
         for position in positions:
