@@ -353,3 +353,29 @@ def test_an_engine_that_wrote_a_part_counts_what_is_there(tmp_path: Path) -> Non
     assert writer.record("t", messages).turns == 450
     with writer.state() as state:
         assert [turn.content for turn in state.transcript.threads["t"].standing()] == [m.content for m in messages]
+
+
+@pytest.mark.parametrize("command", [RemoveFact(at="", fact_id="fact_2_0"), Clear(at="")])
+def test_a_write_that_fails_just_before_a_removal_is_decided_hides_no_word_that_was_said(
+    store: Paced, monkeypatch: pytest.MonkeyPatch, command: RemoveFact | Clear
+) -> None:
+    writer = writer_on(store)
+    writer.record("t", [Kept("user", "I live in Oslo")])
+    with writer.state() as state:
+        said = state.transcript.head
+    while store.waiting.acquire(blocking=False):
+        pass
+    first = Crew(store, writer).hold()
+    refresh = writer._state.refresh_transcript
+
+    def fail_meanwhile() -> None:
+        refresh()
+        if not store.open.is_set():
+            store.error = StoreError("the disk is full")
+            store.open.set()
+            assert not writer._pipeline.ledger.is_settled(writer._pipeline.ledger.decided[-1])
+
+    monkeypatch.setattr(writer._state, "refresh_transcript", fail_meanwhile)
+    assert writer.commit(command, Cause(kind="manual")).cause.transcript == said
+    with pytest.raises(StoreError, match="full"):
+        first.result(PATIENCE)  # type: ignore[attr-defined]
