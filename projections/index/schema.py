@@ -66,8 +66,8 @@ class Table(IntEnum):
     REFUSED = 18
     """The number of a block of refusals and removals, from 0: RefusalBlock."""
     JUMPS = 19
-    """The seq of a clear, a replacing import or a rollback: BACK_TO and the seq that it goes back to, 0 of the first two;
-    of a revert of one, or of such a revert: REVERTS and the seq of what it reverts."""
+    """The seq of a clear, a replacing import or a rollback: BACK_TO and the seq that it goes back to, 0 of the first
+    two; of a revert of one, or of such a revert: REVERTS and the seq of what it reverts."""
 
 
 class StreamPosition(msgspec.Struct, frozen=True, array_like=True):
