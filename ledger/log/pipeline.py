@@ -320,8 +320,9 @@ class CommitPipeline:
                 self.drop_settled(queue)
                 self.fold_decided(queue)
             self._beginning = self.state.beginnings
-            for queue in queues:
-                if not queue.decided:
+            # The ledger first, so that the transcript is never older than the commits that name it.
+            for queue in (self.ledger, self.transcript):
+                if queue in queues and not queue.decided:
                     self._refresh(queue)
             if self._beginning == self.state.beginnings:
                 return
