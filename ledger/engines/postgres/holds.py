@@ -22,8 +22,9 @@ from contextlib import ExitStack, contextmanager, suppress
 import psycopg
 from psycopg import sql
 
-from backstory.ledger.disk.locks import Hold, NamedLocks, held_elsewhere
-from backstory.ledger.engines.postgres.awake import BEAT_SECONDS, STAY_OPEN, KeptAwake
+from backstory.ledger.concurrency.clock import Clock
+from backstory.ledger.disk.locks import Hold, NamedLocks, held_elsewhere, polled
+from backstory.ledger.engines.postgres.awake import STAY_OPEN, KeptAwake
 from backstory.ledger.engines.postgres.connections import Connection, Connections
 
 __all__ = ["Holds", "lease_of", "lock_of"]
@@ -32,8 +33,7 @@ _log = logging.getLogger(__name__)
 
 # These carry no parameters: the portal of a statement with parameters would stay, and with it a snapshot that keeps the
 # old versions of rows from being removed.
-_BEGIN = sql.SQL(f"BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; {STAY_OPEN}; SET LOCAL lock_timeout = {{}}")
-_WAIT = sql.SQL("SELECT pg_advisory_xact_lock({})")
+_BEGIN = sql.SQL(f"BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; {STAY_OPEN}")
 _TRY = sql.SQL("SELECT pg_try_advisory_xact_lock({})")
 
 
@@ -71,8 +71,9 @@ class _LockHold(Hold):
 class Holds(NamedLocks[_LockHold]):
     """The locks of one store."""
 
-    def __init__(self, connections: Connections, awake: KeptAwake) -> None:
+    def __init__(self, connections: Connections, awake: KeptAwake, clock: Clock) -> None:
         super().__init__(_LockHold)
+        self._clock = clock
         self._connections = connections
         self._awake = awake
 
@@ -98,7 +99,7 @@ class Holds(NamedLocks[_LockHold]):
         token = secrets.randbits(63)
         begun = self._connections.retried(f"lock {hold.name}", lambda: self._begun(hold.name, token, timeout))
         if begun is None:
-            raise held_elsewhere(f"{hold.name} in {self._connections.address.label}", 0)
+            raise held_elsewhere(f"{hold.name} in {self._connections.address.label}", timeout)
         hold.connection, hold.lent = begun
         hold.process, hold.owner, hold.token = os.getpid(), threading.get_ident(), token
         self._awake.add(hold.beat)
@@ -107,11 +108,10 @@ class Holds(NamedLocks[_LockHold]):
         """Return a connection with a transaction that holds a stream's lock; None where it is held elsewhere."""
         with ExitStack() as lent:
             connection = lent.enter_context(self._connections.lent(to_hold=True))
-            connection.patience = max(connection.patience, timeout + BEAT_SECONDS)
-            connection.execute(_BEGIN.format(max(1, round(timeout * 1000))))
-            if timeout:
-                connection.execute(_WAIT.format(lock_of(stream)))
-            elif not _tried(connection, lock_of(stream)):
+            connection.execute(_BEGIN)
+            # Asked again and again: a statement that waits would keep old versions of rows from being removed, and so
+            # an erasure that holds the lock from its end.
+            if not polled(lambda: _tried(connection, lock_of(stream)) or None, timeout, self._clock):
                 return None
             return (connection, lent.pop_all()) if _tried(connection, token) else None
 
