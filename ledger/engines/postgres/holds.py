@@ -16,6 +16,7 @@ import logging
 import os
 import secrets
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
@@ -33,7 +34,16 @@ _log = logging.getLogger(__name__)
 
 # These carry no parameters: the portal of a statement with parameters would stay, and with it a snapshot that keeps the
 # old versions of rows from being removed.
-_BEGIN = sql.SQL(f"BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; {STAY_OPEN}")
+_QUEUE_SECONDS, _ASK_SECONDS = 0.1, 1.0
+"""How long a statement waits for a lock, before others, and for how long it is only asked for then.
+
+An append goes ahead of who only asks. But a statement that waits keeps old versions of rows from being removed, and so
+an erasure that holds the lock from its end.
+"""
+_BEGIN = sql.SQL(
+    f"BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; {STAY_OPEN}; SET LOCAL lock_timeout = {_QUEUE_SECONDS * 1000:.0f}"
+)
+_WAIT = sql.SQL("SELECT pg_advisory_xact_lock({})")
 _TRY = sql.SQL("SELECT pg_try_advisory_xact_lock({})")
 
 
@@ -109,11 +119,28 @@ class Holds(NamedLocks[_LockHold]):
         with ExitStack() as lent:
             connection = lent.enter_context(self._connections.lent(to_hold=True))
             connection.execute(_BEGIN)
-            # Asked again and again: a statement that waits would keep old versions of rows from being removed, and so
-            # an erasure that holds the lock from its end.
-            if not polled(lambda: _tried(connection, lock_of(stream)) or None, timeout, self._clock):
+            if not (
+                self._waited(connection, lock_of(stream), timeout) if timeout else _tried(connection, lock_of(stream))
+            ):
                 return None
             return (connection, lent.pop_all()) if _tried(connection, token) else None
+
+    def _waited(self, connection: Connection, number: int, timeout: float) -> bool:
+        """Wait for a lock; return whether it is held."""
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                connection.execute(_WAIT.format(number))
+            except psycopg.errors.LockNotAvailable:
+                connection.execute("ROLLBACK")
+                connection.execute(_BEGIN)
+            else:
+                return True
+            left = end - time.monotonic()
+            if polled(lambda: _tried(connection, number) or None, min(left, _ASK_SECONDS), self._clock):
+                return True
+            if left < _ASK_SECONDS:
+                return False
 
     def _unlock(self, hold: _LockHold) -> None:
         hold.owner = 0
