@@ -28,20 +28,20 @@ from backstory.ledger.disk.locks import Hold, NamedLocks, held_elsewhere, polled
 from backstory.ledger.engines.postgres.awake import STAY_OPEN, KeptAwake
 from backstory.ledger.engines.postgres.connections import Connection, Connections
 
-__all__ = ["Holds", "lease_of", "lock_of"]
+__all__ = ["QUEUE_MILLISECONDS", "Holds", "lease_of", "lock_of"]
 
 _log = logging.getLogger(__name__)
 
 # These carry no parameters: the portal of a statement with parameters would stay, and with it a snapshot that keeps the
 # old versions of rows from being removed.
-_QUEUE_SECONDS, _ASK_SECONDS = 0.1, 1.0
+QUEUE_MILLISECONDS, _ASK_SECONDS = 100, 1.0
 """How long a statement waits for a lock, before others, and for how long it is only asked for then.
 
 An append goes ahead of who only asks. But a statement that waits keeps old versions of rows from being removed, and so
 an erasure that holds the lock from its end.
 """
 _BEGIN = sql.SQL(
-    f"BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; {STAY_OPEN}; SET LOCAL lock_timeout = {_QUEUE_SECONDS * 1000:.0f}"
+    f"BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; {STAY_OPEN}; SET LOCAL lock_timeout = {QUEUE_MILLISECONDS}"
 )
 _WAIT = sql.SQL("SELECT pg_advisory_xact_lock({})")
 _TRY = sql.SQL("SELECT pg_try_advisory_xact_lock({})")

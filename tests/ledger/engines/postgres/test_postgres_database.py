@@ -379,6 +379,27 @@ def test_who_waits_for_the_lock_does_not_hold_up_the_erasure_under_it(engine: Po
     assert read == [erase(line, 0)]
 
 
+def test_a_removal_that_waits_for_the_lock_does_not_hold_up_the_erasure_under_it(engine: PostgresEngine) -> None:
+    store, other = engine.open(lock_timeout=2), engine.open()
+    (line,) = [sealed(turn(MARK))]
+    store.append(STREAM, [line], 0)
+    removed: list[bool] = []
+    removing = threading.Thread(target=lambda: removed.append(other.remove("users/ada")))
+    with store.locked(STREAM):
+        removing.start()
+        asks = "SELECT FROM pg_stat_activity WHERE query = 'SELECT pg_advisory_xact_lock($1)' AND state = 'active'"
+        end = time.monotonic() + PATIENCE / 2
+        with engine.admin() as connection:
+            while connection.execute(asks).fetchone() is None and time.monotonic() < end:
+                time.sleep(0.001)
+        assert time.monotonic() < end
+        store.redact(STREAM, {1: erase(line, 0)})
+        assert lines_of(store) == [erase(line, 0)]
+    removing.join(PATIENCE)
+    assert removed == [True]
+    assert lines_of(store) == []
+
+
 def test_a_removal_and_an_append_to_two_of_its_streams_wait_for_each_other_in_one_order(engine: PostgresEngine) -> None:
     store, errors = engine.open(), []
     for name in ("users/ada/transcript", "users/ada/ledger"):
