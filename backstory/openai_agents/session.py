@@ -5,29 +5,31 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Coroutine, Mapping
-from typing import TypeVar, cast
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar, cast
 from uuid import uuid4
 
 from agents import OpenAIConversationsSession, SessionSettings, TResponseInputItem
 from agents.memory import Session
 from agents.run_config import CallModelData, ModelInputData
 
-from backstory import checks
 from backstory.home import Backstory
 from backstory.integrations.host_memory import HostMemory
 from backstory.integrations.identity import check_scope, id_text
 from backstory.integrations.prompt_block import GAP, text_after_block, text_with_block
 from backstory.integrations.threads import run_in_thread
-from backstory.ledger.core.errors import ScopeError, UsageError
+from backstory.ledger.core.errors import NotFoundError, ScopeError, UsageError
 from backstory.ledger.core.sanitize import bounded_name
 from backstory.ledger.core.scope import MemoryScope, Scope
 from backstory.ledger.threads.delivery.turn_match import Said
 
+if TYPE_CHECKING:
+    from backstory.ledger.messages import Kept
+    from backstory.projections.turns import TurnView
+
 _T = TypeVar("_T")
 
 _SPOKEN = ("user", "assistant")
-_SETTLE_SECONDS = 1.0
-"""How long a withdrawal waits for queued deliveries, which may hold the turn."""
 
 
 class BackstorySession:
@@ -184,18 +186,19 @@ class BackstorySession:
         self._memory.record(self._scope, self._thread, messages)
 
     def _withdraw(self, item: TResponseInputItem) -> None:
-        def withdraw() -> None:
-            kept = checks.kept_of([item])
-            if not kept:
-                return
-            self._memory.home.outbox.let_in(self._scope, _SETTLE_SECONDS)
-            turns = self._memory.home.memory_of(self._scope).turns.of(self._thread)
-            # Items are taken from the end, so the turn is the newest one, or the item was never recorded.
-            newest = turns.get(1)
-            if newest and newest[0].role == kept[0].role and newest[0].content in Said.of(kept[0]).forms:
-                turns.delete(newest[0])
+        found: list[TurnView] = []
 
-        self._memory.guarded(self._scope, "withdraw", withdraw, None)
+        def withdraw(kept: Kept) -> None:
+            turns = self._memory.home.memory_of(self._scope).turns.of(self._thread)
+            # Items are taken from the end, so the turn is the newest one, or the item was never recorded. After an
+            # attempt that failed, and may have been written, it is the same turn.
+            newest = found or turns.get(1)
+            if newest and newest[0].role == kept.role and newest[0].content in Said.of(kept).forms:
+                found[:] = newest
+                with suppress(NotFoundError):
+                    turns.delete(newest[0])
+
+        self._memory.take_back(self._scope, self._thread, item, withdraw)
 
 
 def _role(item: object) -> object:

@@ -53,6 +53,7 @@ class OutboxEntry:
         sent_before: Whether the messages may have been recorded already.
         skipped: The number of messages that are not kept.
         is_whole: Whether every message could be read.
+        takes_back: Called instead of recording, where the messages are to be taken back; may be called again.
         size: Bytes of the messages.
         number: Rank among all queued entries, by age.
         attempts: How often it failed for an unexpected reason.
@@ -67,14 +68,20 @@ class OutboxEntry:
     sent_before: bool = False
     skipped: int = 0
     is_whole: bool = True
+    takes_back: Callable[[], None] | None = None
     number: int = field(default=0, init=False)
     attempts: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.size = sum(_OVERHEAD_BYTES + sys.getsizeof(kept.content) for kept in self.kept)
 
+    @property
+    def doing(self) -> str:
+        """What a fault of it is counted as."""
+        return "record" if self.takes_back is None else "withdraw"
+
     def record(self, *, look_first: bool = False) -> RecordResult:
-        """Record the messages now.
+        """Record the messages now, or take them back.
 
         Args:
             look_first: Wait until the lock of the memory is free before anything else, so that only this thread waits.
@@ -85,6 +92,9 @@ class OutboxEntry:
         intake = self.opens()
         if look_first:
             intake.wait_until_free()
+        if self.takes_back is not None:
+            self.takes_back()
+            return RecordResult(threads=1, turns=0, skipped=0)
         # A failed attempt may have been written, so the next one must look for the messages.
         tried, self.sent_before = self.sent_before, True
         taken = intake.take_in(self.thread, self.kept, mode=self.mode, immediate=self.immediate, sent_before=tried)
@@ -95,7 +105,7 @@ class OutboxEntry:
 
         Where all messages are new, none is repeated. The same few words without ids may have been said twice.
         """
-        if self.kept[: len(other.kept)] != other.kept:
+        if self.takes_back is not None or other.takes_back is not None or self.kept[: len(other.kept)] != other.kept:
             return False
         if isinstance(self.mode, Told) and isinstance(other.mode, Told):
             # A client that repeats an answer does not prove it.

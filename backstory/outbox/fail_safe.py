@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from backstory.checks import kept_of, messages_in
@@ -156,6 +157,25 @@ class FailSafeMemory:
         """
         memory = _named(memory)
         return self._outbox.hand_over(OutboxEntry(scope_of(memory), self._opens(memory), thread, list(kept), mode))
+
+    def take_back(self, memory: AnyMemory | Scope, thread: str, message: object, call: Callable[[Kept], None]) -> None:
+        """Take a message back by a call, once the queued deliveries of its thread are recorded; retry it as those.
+
+        Args:
+            memory: The memory.
+            thread: The thread.
+            message: The message; for one of which nothing is kept nothing is done.
+            call: Takes back what is kept of the message; called again where it failed.
+        """
+        scope = scope_of(memory)
+        try:
+            kept = kept_of([message])
+        except Exception as error:  # noqa: BLE001 the host's message can raise anything
+            self._faults.note(scope, "withdraw", error)
+            return
+        for one in kept:
+            entry = OutboxEntry(scope, self._opens(memory), thread, kept, takes_back=partial(call, one))
+            self._outbox.hand_over(entry)
 
     def _opens(self, memory: AnyMemory | Scope) -> Callable[[], TakesIn]:
         return lambda: (self._bs.memory_of(memory) if isinstance(memory, Scope) else memory).intake

@@ -334,7 +334,9 @@ class Outbox(Jobs[ConversationKey]):
     def _lose(self, entries: Iterable[OutboxEntry], why: str) -> None:
         for entry in entries:
             detail = f"a delivery {why}: its messages are not recorded unless the host sends them again"
-            self._faults.count(entry.scope, "record", LOST, detail)
+            if entry.takes_back is not None:
+                detail = f"what takes a turn back {why}: the turn stands"
+            self._faults.count(entry.scope, entry.doing, LOST, detail)
 
     # Trying.
 
@@ -362,15 +364,15 @@ class Outbox(Jobs[ConversationKey]):
             raise
         except UsageError as error:
             # Every retry would be refused, too.
-            self._faults.note(entry.scope, "record", error)
+            self._faults.note(entry.scope, entry.doing, error)
             return True, None
         except Exception as error:  # noqa: BLE001 no fault of memory reaches the agent
-            self._faults.note(entry.scope, "record", error)
+            self._faults.note(entry.scope, entry.doing, error)
             return self._failed(key, entry, error, self._elapsed() - begun), None
         with self._changed:
             self._lines.recovered(key)
             self._changed.notify_all()
-        self._faults.recovered(entry.scope, "record", still=() if entry.is_whole else ("InputError",))
+        self._faults.recovered(entry.scope, entry.doing, still=() if entry.is_whole else ("InputError",))
         return True, result
 
     def _failed(self, key: ConversationKey, entry: OutboxEntry, error: Exception, took: float) -> bool:

@@ -166,7 +166,7 @@ class Eraser:
             must_stand()
             # A new policy may remove facts, which writes their content once more: the plan has to include that.
             self._queue_due()
-            self._pipeline.settle(self._ledger)
+            self._pipeline.settle(self._transcript, self._ledger)
             if self._heads() != heads:
                 plan = self._planned(request, self._seal(request))
             if self._purge is not None:

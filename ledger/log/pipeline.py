@@ -283,14 +283,17 @@ class CommitPipeline:
         self.transcript.renew()
         self.state.start_over()
 
-    def settle(self, *queues: GroupCommit) -> None:
-        """Bring the state up to date, and wait until all of it is durable."""
-        self.catch_up(*queues)
+    def settle(self, *queues: GroupCommit, beside: tuple[GroupCommit, ...] = ()) -> None:
+        """Bring the state up to date, and wait until all of it is durable, but what the queues `beside` have decided.
+
+        Both at once: where a write has failed, catching up with one stream later would drop what was read of another.
+        """
+        self.catch_up(*queues, *beside)
         while any(queue.decided for queue in queues):
             for queue in queues:
                 if queue.decided:
                     queue.is_settled(queue.decided[-1])
-            self.catch_up(*queues)
+            self.catch_up(*queues, *beside)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -317,8 +320,9 @@ class CommitPipeline:
                 self.drop_settled(queue)
                 self.fold_decided(queue)
             self._beginning = self.state.beginnings
-            for queue in queues:
-                if not queue.decided:
+            # The ledger first, so that the transcript is never older than the commits that name it.
+            for queue in (self.ledger, self.transcript):
+                if queue in queues and not queue.decided:
                     self._refresh(queue)
             if self._beginning == self.state.beginnings:
                 return

@@ -256,8 +256,9 @@ class Writer(TranscriptWriter):
         ):
             # The commit names the head of the transcript, so that has to be durable before it. What was decided before
             # it in the ledger need not be: they are written together.
-            self._pipeline.settle(self._transcript_queue)
-        self._pipeline.catch_up(self._ledger_queue)
+            self._pipeline.settle(self._transcript_queue, beside=(self._ledger_queue,))
+        else:
+            self._pipeline.catch_up(self._ledger_queue)
         if log is not None and log != self._state.log:
             raise NotFoundError(f"{self.scope}: memory was removed while a model was asked; its answer is dropped")
         self.must_stand(expected)

@@ -174,7 +174,7 @@ class Logs(Protocol):
         """Return the ids of all facts, live or gone, that said the same as a text at some time."""
 
     def in_force(self, seq: int) -> Sequence[range]:
-        """Return the seqs of the commits up to one that no clear or rollback had set aside by then."""
+        """Return the seqs of the commits up to one that nothing had set aside by then; see `questions.in_force`."""
 
     def turns(self, thread: str, within: TurnRange | None = None) -> Sequence[Turn]:
         """Return a thread's turns that were not erased, in order; all of them, or those in a range of ordinals."""

@@ -263,12 +263,14 @@ class IndexBuilder:
         self._note_jump(commit)
 
     def _note_jump(self, commit: Commit) -> None:
-        """Note a clear or a rollback, and what reverts one."""
+        """Note a clear, a replacing import or a rollback, and what reverts one."""
         jumps, own, target = self._changes[Table.JUMPS], number(commit.seq), number(commit.cause.target or 0)
         match commit.cause.kind:
             case "clear":
                 jumps[own] = BACK_TO + number(0)
-            case "rollback" if commit.cause.target:
+            case "import" if commit.cause.replace:
+                jumps[own] = BACK_TO + number(0)
+            case "rollback" if commit.cause.target is not None:
                 jumps[own] = BACK_TO + target
             case "revert" if target in jumps or self._kv.get(Table.JUMPS, target) is not None:
                 jumps[own] = REVERTS + target
@@ -421,7 +423,7 @@ _CALLED = {
     Table.REDACTED: "what is left of erased turns",
     Table.TIMELINE: "times and kinds of commits",
     Table.REFUSED: "words of what was refused or removed",
-    Table.JUMPS: "clears and rollbacks",
+    Table.JUMPS: "clears, replacing imports and rollbacks",
     Table.USAGE: "tokens by day and model",
 }
 

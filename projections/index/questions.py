@@ -215,8 +215,8 @@ def ended(at: IndexSnapshot, moment: Moment | None, first: str, behind: str) -> 
 def in_force(at: IndexSnapshot, seq: int) -> list[range]:
     """Return the seqs of the commits up to one that were in force then, the newest first.
 
-    A clear sets aside what was before it, and a rollback what was after the commit that it goes back to. One that was
-    reverted by then has set nothing aside: neither it nor its revert is in force.
+    A clear or a replacing import sets aside what was before it, and a rollback what was after the commit that it goes
+    back to. One that was reverted by then has set nothing aside: neither it nor its revert is in force.
     """
     found: list[range] = []
     reverted: set[int] = set()

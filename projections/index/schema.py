@@ -15,7 +15,7 @@ from backstory.ledger.threads.coverage import ThreadCoverage
 from backstory.ledger.threads.ranges import Ranges, overlap
 from backstory.projections.index.kv import pack
 
-VERSION = 17
+VERSION = 18
 """Raise it whenever what is kept changes, such as a field of Memory or of Fact: an index of another version is none."""
 
 FOR_GOOD = b"e"
@@ -66,8 +66,8 @@ class Table(IntEnum):
     REFUSED = 18
     """The number of a block of refusals and removals, from 0: RefusalBlock."""
     JUMPS = 19
-    """The seq of a clear or a rollback: BACK_TO and the seq that it goes back to, 0 of a clear; of a revert of one, or
-    of such a revert: REVERTS and the seq of what it reverts."""
+    """The seq of a clear, a replacing import or a rollback: BACK_TO and the seq that it goes back to, 0 of the first
+    two; of a revert of one, or of such a revert: REVERTS and the seq of what it reverts."""
 
 
 class StreamPosition(msgspec.Struct, frozen=True, array_like=True):

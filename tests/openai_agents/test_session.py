@@ -435,9 +435,34 @@ def test_a_fault_of_memory_does_not_break_a_run_and_nothing_is_lost(bs, how, mon
             patched.setattr(Backstory, "memory_of", broken)
             assert ask(session, Agent("a", instructions="Be kind.", model=model("yes")), "hi", how) == "yes"
             asyncio.run(session.pop_item())
-        assert {fault.doing for fault in bs.faults.of(bs.memory("ada"))} == {"record", "inject", "withdraw"}
+        assert {fault.doing for fault in bs.faults.of(bs.memory("ada"))} == {"record", "inject"}
         assert session.flush()
-    assert said(bs) == ["user: hi", "assistant: yes"]
+    assert said(bs) == ["user: hi"]
+
+
+def test_what_cannot_be_taken_back_is_taken_back_when_memory_works_again(bs, monkeypatch):
+    """The turns before it stay, also one that says the same, and one where it failed after it was written."""
+    say = {"role": "user", "content": "ok"}
+    failing = [True, False]
+    delete = bs.memory("ada").turns.__class__.delete
+
+    def broken(turns: object, turn: object) -> None:
+        before = failing.pop() if failing else None
+        if before is not None:
+            if not before:
+                delete(turns, turn)
+            raise OSError(28, "No space left on device")
+        delete(turns, turn)
+
+    with talk(bs) as session:
+        for _ in range(3):
+            asyncio.run(session.add_items([say]))
+        monkeypatch.setattr(bs.memory("ada").turns.__class__, "delete", broken)
+        asyncio.run(session.pop_item())
+        assert {fault.doing for fault in bs.faults.of(bs.memory("ada"))} == {"withdraw"}
+        session.flush()
+        assert session.flush()
+    assert said(bs) == ["user: ok", "user: ok"]
 
 
 def test_a_turn_that_is_still_queued_is_recorded_before_it_is_taken_back(bs, monkeypatch):

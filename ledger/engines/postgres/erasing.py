@@ -15,11 +15,11 @@ from psycopg import sql
 
 from backstory.ledger.concurrency.clock import Clock
 from backstory.ledger.core.commit import UNREADABLE
-from backstory.ledger.core.errors import StoreError
+from backstory.ledger.core.errors import LockTimeoutError, StoreError
 from backstory.ledger.core.moments import spell_moment
 from backstory.ledger.disk.locks import polled
 from backstory.ledger.engines.postgres.connections import Connection, Connections
-from backstory.ledger.engines.postgres.holds import lock_of
+from backstory.ledger.engines.postgres.holds import QUEUE_MILLISECONDS, lock_of
 from backstory.ledger.engines.postgres.sealing import DatabaseSeal
 from backstory.ledger.engines.promises import in_lock_order, must_be_erasure
 
@@ -117,9 +117,12 @@ class Erasures:
         def remove(connection: Connection) -> None:
             nonlocal found
             below = _below(connection, folder)
+            # Not for long at a time: an erasure under one of the locks needs that no transaction is open meanwhile.
+            connection.execute(f"SET LOCAL lock_timeout = {QUEUE_MILLISECONDS}")
             for name in sorted(below, key=in_lock_order):
                 if not is_held(name):
                     connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_of(name),))
+            self._connections.limit(connection)
             # What came while the locks were waited for is removed, too. The rows are locked in the order in which an
             # append to several streams locks them.
             ids = list(_below(connection, folder, _BELOW + " FOR UPDATE").values())
@@ -134,8 +137,18 @@ class Erasures:
                 connection.execute(_KEYS)
             found = found or bool(ids or keys)
 
+        def attempt() -> bool | None:
+            try:
+                self._seal.change(doing, remove)
+            except LockTimeoutError as error:
+                refused.append(error)
+                return None
+            return True
+
+        refused: list[LockTimeoutError] = []
         self.must_be_allowed(doing)
-        self._seal.change(doing, remove)
+        if not polled(attempt, self._connections.timeout, self._clock):
+            raise refused[-1]
         return self._rewrite(doing) or found
 
     def _mark(self, connection: Connection, ids: list[int]) -> None:

@@ -16,23 +16,33 @@ import logging
 import os
 import secrets
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 import psycopg
 from psycopg import sql
 
-from backstory.ledger.disk.locks import Hold, NamedLocks, held_elsewhere
-from backstory.ledger.engines.postgres.awake import BEAT_SECONDS, STAY_OPEN, KeptAwake
+from backstory.ledger.concurrency.clock import Clock
+from backstory.ledger.disk.locks import Hold, NamedLocks, held_elsewhere, polled
+from backstory.ledger.engines.postgres.awake import STAY_OPEN, KeptAwake
 from backstory.ledger.engines.postgres.connections import Connection, Connections
 
-__all__ = ["Holds", "lease_of", "lock_of"]
+__all__ = ["QUEUE_MILLISECONDS", "Holds", "lease_of", "lock_of"]
 
 _log = logging.getLogger(__name__)
 
 # These carry no parameters: the portal of a statement with parameters would stay, and with it a snapshot that keeps the
 # old versions of rows from being removed.
-_BEGIN = sql.SQL(f"BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; {STAY_OPEN}; SET LOCAL lock_timeout = {{}}")
+QUEUE_MILLISECONDS, _ASK_SECONDS = 100, 1.0
+"""How long a statement waits for a lock, before others, and for how long it is only asked for then.
+
+An append goes ahead of who only asks. But a statement that waits keeps old versions of rows from being removed, and so
+an erasure that holds the lock from its end.
+"""
+_BEGIN = sql.SQL(
+    f"BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; {STAY_OPEN}; SET LOCAL lock_timeout = {QUEUE_MILLISECONDS}"
+)
 _WAIT = sql.SQL("SELECT pg_advisory_xact_lock({})")
 _TRY = sql.SQL("SELECT pg_try_advisory_xact_lock({})")
 
@@ -71,8 +81,9 @@ class _LockHold(Hold):
 class Holds(NamedLocks[_LockHold]):
     """The locks of one store."""
 
-    def __init__(self, connections: Connections, awake: KeptAwake) -> None:
+    def __init__(self, connections: Connections, awake: KeptAwake, clock: Clock) -> None:
         super().__init__(_LockHold)
+        self._clock = clock
         self._connections = connections
         self._awake = awake
 
@@ -98,7 +109,7 @@ class Holds(NamedLocks[_LockHold]):
         token = secrets.randbits(63)
         begun = self._connections.retried(f"lock {hold.name}", lambda: self._begun(hold.name, token, timeout))
         if begun is None:
-            raise held_elsewhere(f"{hold.name} in {self._connections.address.label}", 0)
+            raise held_elsewhere(f"{hold.name} in {self._connections.address.label}", timeout)
         hold.connection, hold.lent = begun
         hold.process, hold.owner, hold.token = os.getpid(), threading.get_ident(), token
         self._awake.add(hold.beat)
@@ -107,13 +118,29 @@ class Holds(NamedLocks[_LockHold]):
         """Return a connection with a transaction that holds a stream's lock; None where it is held elsewhere."""
         with ExitStack() as lent:
             connection = lent.enter_context(self._connections.lent(to_hold=True))
-            connection.patience = max(connection.patience, timeout + BEAT_SECONDS)
-            connection.execute(_BEGIN.format(max(1, round(timeout * 1000))))
-            if timeout:
-                connection.execute(_WAIT.format(lock_of(stream)))
-            elif not _tried(connection, lock_of(stream)):
+            connection.execute(_BEGIN)
+            if not (
+                self._waited(connection, lock_of(stream), timeout) if timeout else _tried(connection, lock_of(stream))
+            ):
                 return None
             return (connection, lent.pop_all()) if _tried(connection, token) else None
+
+    def _waited(self, connection: Connection, number: int, timeout: float) -> bool:
+        """Wait for a lock; return whether it is held."""
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                connection.execute(_WAIT.format(number))
+            except psycopg.errors.LockNotAvailable:
+                connection.execute("ROLLBACK")
+                connection.execute(_BEGIN)
+            else:
+                return True
+            left = end - time.monotonic()
+            if polled(lambda: _tried(connection, number) or None, min(left, _ASK_SECONDS), self._clock):
+                return True
+            if left < _ASK_SECONDS:
+                return False
 
     def _unlock(self, hold: _LockHold) -> None:
         hold.owner = 0

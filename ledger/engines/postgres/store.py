@@ -77,7 +77,7 @@ class PostgresStore:
         self._address = PostgresAddress(url)
         self._connections = Connections(self._address, lock_timeout, self._clock)
         self._awake = KeptAwake()
-        self._holds = Holds(self._connections, self._awake)
+        self._holds = Holds(self._connections, self._awake, self._clock)
         self._leases = Leases(self._connections, self._awake)
         self._seal = DatabaseSeal(self._connections)
         self._appends = Appends(self._connections, self._seal, self._clock)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +14,7 @@ import pytest
 from fakes import PATIENCE, CountingSalts, FakeClock
 
 from backstory.ledger.core.commands import AddFact, Clear, RemoveFact
-from backstory.ledger.core.commit import EMPTY, Cause, Commit, head_of, unseal
+from backstory.ledger.core.commit import EMPTY, Cause, Commit, Head, head_of, unseal
 from backstory.ledger.core.errors import LockTimeoutError, StoreError, WrongExpectedVersionError
 from backstory.ledger.core.events import FactAdded, NewFact
 from backstory.ledger.core.memory import Memory
@@ -353,3 +353,53 @@ def test_an_engine_that_wrote_a_part_counts_what_is_there(tmp_path: Path) -> Non
     assert writer.record("t", messages).turns == 450
     with writer.state() as state:
         assert [turn.content for turn in state.transcript.threads["t"].standing()] == [m.content for m in messages]
+
+
+@pytest.mark.parametrize("command", [RemoveFact(at="", fact_id="fact_2_0"), Clear(at="")])
+def test_a_write_that_fails_just_before_a_removal_is_decided_hides_no_word_that_was_said(
+    store: Paced, monkeypatch: pytest.MonkeyPatch, command: RemoveFact | Clear
+) -> None:
+    writer = writer_on(store)
+    writer.record("t", [Kept("user", "I live in Oslo")])
+    with writer.state() as state:
+        said = state.transcript.head
+    while store.waiting.acquire(blocking=False):
+        pass
+    first = Crew(store, writer).hold()
+    refresh = writer._state.refresh_transcript
+
+    def fail_meanwhile() -> None:
+        refresh()
+        if not store.open.is_set():
+            store.error = StoreError("the disk is full")
+            store.open.set()
+            assert not writer._pipeline.ledger.is_settled(writer._pipeline.ledger.decided[-1])
+
+    monkeypatch.setattr(writer._state, "refresh_transcript", fail_meanwhile)
+    assert writer.commit(command, Cause(kind="manual")).cause.transcript == said
+    with pytest.raises(StoreError, match="full"):
+        first.result(PATIENCE)  # type: ignore[attr-defined]
+
+
+def test_words_that_another_process_has_learned_from_are_none_that_come_after_a_clear(
+    store: Paced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It records and removes between the two looks of this process, one at each stream."""
+    writer, other = writer_on(store), writer_on(Paced(store.home))
+    add(writer, "another")
+    seen: list[Head] = []
+
+    def looks(refresh: Callable[[], None]) -> Callable[[], None]:
+        def refreshed() -> None:
+            refresh()
+            if not seen:
+                seen.append(EMPTY)
+                other.record("t", [Kept("user", "I live in Oslo")])
+                removed = other.commit(RemoveFact(at="", fact_id="fact_2_0"), Cause(kind="manual"))
+                seen.append(removed.cause.transcript or EMPTY)
+
+        return refreshed
+
+    for name in ("refresh_ledger", "refresh_transcript"):
+        monkeypatch.setattr(writer._state, name, looks(getattr(writer._state, name)))
+    assert writer.commit(Clear(at=""), Cause(kind="clear")).cause.transcript == seen[1] != EMPTY

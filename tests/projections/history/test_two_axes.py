@@ -210,6 +210,29 @@ def test_what_had_ended_before_a_clear_is_known_only_before_it(memory: MemoryHan
     assert memory.verify().problems == ()
 
 
+def test_what_had_ended_before_a_replacing_import_is_known_only_before_it(memory: MemoryHandle) -> None:
+    rome = {"id": "r", "content": "Lives in Rome", "confidence": 0.9, "validFrom": "2012", "validUntil": "2013"}
+    memory.import_document({"version": "1.0", "facts": [rome]}, replace=True)
+    assert contents(memory, valid_at="2012") == ["Lives in Rome"]
+    assert [hit.content for hit in memory.search("Lives in Paris or Rome", include_past=True)] == ["Lives in Rome"]
+    assert [period.valid_from for period in memory.why("r").periods] == ["2012"]
+    assert memory.why("fact_5_0").periods == ()
+    assert contents(memory, at=6, valid_at="2012") == ["Lives in Paris", "Likes tea"]
+    memory.revert(7)
+    assert "Lives in Paris" in contents(memory, valid_at="2012")
+    memory.revert("HEAD")
+    assert contents(memory, valid_at="2012") == ["Lives in Rome"]
+    assert memory.verify().problems == ()
+
+
+@pytest.mark.parametrize("target", [0, 1])
+def test_a_rollback_to_the_empty_memory_leaves_no_past(memory: MemoryHandle, target: int) -> None:
+    memory.rollback(target)
+    assert memory.facts(include_past=True) == ()
+    memory.revert("HEAD")
+    assert contents(memory, valid_at="2012") == ["Lives in Paris", "Likes tea"]
+
+
 def test_a_rollback_brings_back_the_past_of_its_moment_too(memory: MemoryHandle) -> None:
     """What was added since as past is set aside, and what was live again has ended again."""
     memory.revert(4)

@@ -21,6 +21,7 @@ from backstory import Backstory
 from backstory.ledger.core.errors import ConfigError, LockTimeoutError, StoreError
 from backstory.ledger.engines.postgres.address import PostgresAddress
 from backstory.ledger.engines.postgres.changes import _CHANGED, _Position
+from backstory.ledger.engines.postgres.holds import lock_of
 from backstory.ledger.engines.postgres.migrating import migrate
 from backstory.ledger.engines.postgres.store import PostgresStore
 from backstory.testing.conformance import STREAM, lines_of
@@ -351,6 +352,52 @@ def test_an_erasure_that_a_backup_holds_up_is_completed_by_the_next(engine: Post
     with store.locked(STREAM):
         store.redact(STREAM, {2: erase(_following(line, 2), 0)})
     assert engine.files_with(MARK) == []
+
+
+def test_who_waits_for_the_lock_does_not_hold_up_the_erasure_under_it(engine: PostgresEngine) -> None:
+    store, other = engine.open(lock_timeout=2), engine.open()
+    (line,) = [sealed(turn(MARK))]
+    store.append(STREAM, [line], 0)
+
+    def wait() -> None:
+        with other.locked(STREAM):
+            read.extend(lines_of(other))
+
+    read: list[bytes] = []
+    waiting = threading.Thread(target=wait)
+    with store.locked(STREAM):
+        waiting.start()
+        asks = f"SELECT FROM pg_stat_activity WHERE query LIKE 'SELECT pg_%lock(%{lock_of(STREAM)})'"
+        end = time.monotonic() + PATIENCE / 2
+        with engine.admin() as connection:
+            while connection.execute(asks).fetchone() is None and time.monotonic() < end:
+                time.sleep(0.001)
+        assert time.monotonic() < end
+        store.redact(STREAM, {1: erase(line, 0)})
+        assert not read
+    waiting.join(PATIENCE)
+    assert read == [erase(line, 0)]
+
+
+def test_a_removal_that_waits_for_the_lock_does_not_hold_up_the_erasure_under_it(engine: PostgresEngine) -> None:
+    store, other = engine.open(lock_timeout=2), engine.open()
+    (line,) = [sealed(turn(MARK))]
+    store.append(STREAM, [line], 0)
+    removed: list[bool] = []
+    removing = threading.Thread(target=lambda: removed.append(other.remove("users/ada")))
+    with store.locked(STREAM):
+        removing.start()
+        asks = "SELECT FROM pg_stat_activity WHERE query = 'SELECT pg_advisory_xact_lock($1)' AND state = 'active'"
+        end = time.monotonic() + PATIENCE / 2
+        with engine.admin() as connection:
+            while connection.execute(asks).fetchone() is None and time.monotonic() < end:
+                time.sleep(0.001)
+        assert time.monotonic() < end
+        store.redact(STREAM, {1: erase(line, 0)})
+        assert lines_of(store) == [erase(line, 0)]
+    removing.join(PATIENCE)
+    assert removed == [True]
+    assert lines_of(store) == []
 
 
 def test_a_removal_and_an_append_to_two_of_its_streams_wait_for_each_other_in_one_order(engine: PostgresEngine) -> None:
