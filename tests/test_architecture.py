@@ -40,14 +40,9 @@ def sources() -> dict[str, Path]:
     return found
 
 
-@functools.cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
 def imports(path: Path, modules: Mapping[str, Path]) -> Iterator[str]:
     """Modules that a file imports anywhere: at its top, inside functions, or for type checkers alone."""
-    for node in ast.walk(parsed(path)):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules)
         elif isinstance(node, ast.ImportFrom) and node.module in modules:
@@ -127,7 +122,7 @@ def test_a_module_is_no_longer_than_500_lines() -> None:
 
 def types_of(path: Path) -> Iterator[str]:
     """Names of the public types and aliases that a module defines."""
-    for node in parsed(path).body:
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
         match node:
             case ast.ClassDef(name=name):
                 pass
