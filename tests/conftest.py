@@ -120,7 +120,7 @@ def _late(item: pytest.Item) -> int:
     test = getattr(item, "obj", None)
     if isinstance(test, types.MethodType) and isinstance(test.__self__, unittest.TestCase):
         return 0  # a state machine
-    if item.get_closest_marker("slow"):
+    if item.get_closest_marker("slow") or item.get_closest_marker("process"):
         return 1
     return 2 if is_hypothesis_test(test) else 3
 

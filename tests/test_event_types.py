@@ -39,7 +39,8 @@ def modules() -> Iterator[Path]:
 
 def matches(path: Path) -> Iterator[ast.Match]:
     """Yield the matches of a module over events, commands, candidates or requests for an erasure."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    text = path.read_text("utf-8")
+    for node in ast.walk(ast.parse(text)) if re.search(r"^ *match ", text, re.MULTILINE) else ():
         patterns = [ast.walk(case.pattern) for case in node.cases] if isinstance(node, ast.Match) else []
         named = {ast.unparse(p.cls) for walk in patterns for p in walk if isinstance(p, ast.MatchClass)}
         if isinstance(node, ast.Match) and named & CLOSED:

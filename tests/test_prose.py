@@ -59,6 +59,8 @@ FILES = sorted(
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_no_word_makes_a_riddle(path: Path) -> None:
+    if not BANNED.search(path.read_text(encoding="utf-8")):
+        return  # To take most files apart would take seconds.
     meant = MEANT.get(path.relative_to(ROOT).as_posix(), "\0")
     found = [
         f"line {line}: {match[0]}" for line, text in prose(path) for match in BANNED.finditer(text.replace(meant, ""))
@@ -72,7 +74,8 @@ ERROR = re.compile(r"[A-Za-z_][\w.]*(?:(?:, | or )[A-Za-z_][\w.]*)*: [^a-z].*\."
 
 def unlike(path: Path) -> Iterator[str]:
     """The errors in a file's docstrings that are not a name, or several that share it, and a sentence about when."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    text = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(text)) if "Raises:" in text else ():
         documented = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module)
         for indent, section in ERRORS.findall(ast.get_docstring(node) or "") if documented else ():
             for item in re.split(rf"\n(?={indent}    \S)", section.rstrip("\n")):
