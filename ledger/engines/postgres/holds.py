@@ -32,14 +32,14 @@ __all__ = ["QUEUE_MILLISECONDS", "Holds", "lease_of", "lock_of"]
 
 _log = logging.getLogger(__name__)
 
-# These carry no parameters: the portal of a statement with parameters would stay, and with it a snapshot that keeps the
-# old versions of rows from being removed.
 QUEUE_MILLISECONDS, _ASK_SECONDS = 100, 1.0
 """How long a statement waits for a lock, before others, and for how long it is only asked for then.
 
 An append goes ahead of who only asks. But a statement that waits keeps old versions of rows from being removed, and so
 an erasure that holds the lock from its end.
 """
+# These carry no parameters: the portal of a statement with parameters would stay, and with it a snapshot that keeps the
+# old versions of rows from being removed.
 _BEGIN = sql.SQL(
     f"BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; {STAY_OPEN}; SET LOCAL lock_timeout = {QUEUE_MILLISECONDS}"
 )
