@@ -117,7 +117,7 @@ def _status(threads: int) -> Iterator[Row]:
         f"{ms(statistics.median(beside))}; {ms(max(beside))}",
         "≤ 150 ms (longest)",
     )
-    yield Row("the same while nobody asks", f"{ms(statistics.median(alone))}; {ms(max(alone))}")
+    yield Row("the same without requests", f"{ms(statistics.median(alone))}; {ms(max(alone))}")
 
 
 def _words(number: int) -> list[object]:
