@@ -151,6 +151,11 @@ def _message(fields: Mapping[str, object], keep_hidden: KeepHidden | None, ends:
     else:
         given = fields.get("content")
         role = _role(fields)
+        if given is None and role == "user" and not _HOLDS.intersection(fields):
+            keys = ", ".join(repr(str(key)[:40]) for key in list(fields)[:8])
+            raise InputError(
+                f"content is missing: a user's message needs its text or blocks there, and has only {keys}"
+            )
         content = read_content(fields.get("content_blocks") if given is None else given, ends)
     metadata = _metadata(fields)
     at = _moment(fields.get("at"))
@@ -274,6 +279,8 @@ def _metadata(fields: Mapping[str, object]) -> dict[str, object]:
     return dict(safe) if isinstance(safe, dict) else {}
 
 
+_HOLDS = frozenset({"content", "content_blocks", "refusal", "audio"})
+"""Where a message has its words. A user's message with none of them has them elsewhere, and they would be lost."""
 _LONG = 1_000
 _HEAD = 600
 _TAIL = 300

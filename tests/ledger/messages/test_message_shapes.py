@@ -185,8 +185,18 @@ def test_what_stands_beside_a_serialised_message_is_read_with_it():
 
 
 def test_a_message_with_data_of_its_own_is_no_serialised_one():
-    assert texts({"role": "user", "data": {"content": "x"}}, user("a", data={"content": "x"})) == ["a"]
+    assert texts({"role": "assistant", "data": {"content": "x"}}, user("a", data={"content": "x"})) == ["a"]
     assert texts({"type": "human", "content": "a", "data": {"content": "x"}}) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "spelled", [{"contnet": "hi"}, {"parts": [{"type": "text", "text": "hi"}]}, {"data": {"content": "x"}}]
+)
+def test_a_users_words_under_another_key_are_refused_and_not_lost(spelled):
+    (key,) = spelled
+    with pytest.raises(InputError, match=f"content is missing: .* and has only 'role', '{key}'"):
+        read_message({"role": "user", **spelled})
+    assert texts({"role": "user", "content": None, **spelled}, {"role": "assistant", **spelled}) == []
 
 
 @pytest.mark.parametrize("pair", [("human", "hi"), ("user", "hi"), ["human", "hi"], ("user", [{"text": "hi"}])])
