@@ -70,7 +70,7 @@ class FileSeal:
             SealedError: The home is sealed.
             StoreError: The seal cannot be read.
         """
-        if not os.access(self._file, os.F_OK):
+        if not os.path.exists(self._file):  # noqa: PTH110
             return
         seal = self.read()
         if seal is not None and seal != self._ours:

@@ -354,6 +354,15 @@ def test_an_erasure_that_a_backup_holds_up_is_completed_by_the_next(engine: Post
     assert engine.files_with(MARK) == []
 
 
+def wait_for_a_query(engine: PostgresEngine, which: str) -> None:
+    """Wait until a session of the server is at a query."""
+    end = time.monotonic() + PATIENCE / 2
+    with engine.admin() as connection:
+        while connection.execute(f"SELECT FROM pg_stat_activity WHERE {which}").fetchone() is None:
+            assert time.monotonic() < end
+            time.sleep(0.001)
+
+
 def test_who_waits_for_the_lock_does_not_hold_up_the_erasure_under_it(engine: PostgresEngine) -> None:
     store, other = engine.open(lock_timeout=2), engine.open()
     (line,) = [sealed(turn(MARK))]
@@ -367,12 +376,7 @@ def test_who_waits_for_the_lock_does_not_hold_up_the_erasure_under_it(engine: Po
     waiting = threading.Thread(target=wait)
     with store.locked(STREAM):
         waiting.start()
-        asks = f"SELECT FROM pg_stat_activity WHERE query LIKE 'SELECT pg_%lock(%{lock_of(STREAM)})'"
-        end = time.monotonic() + PATIENCE / 2
-        with engine.admin() as connection:
-            while connection.execute(asks).fetchone() is None and time.monotonic() < end:
-                time.sleep(0.001)
-        assert time.monotonic() < end
+        wait_for_a_query(engine, f"query LIKE 'SELECT pg_%lock(%{lock_of(STREAM)})'")
         store.redact(STREAM, {1: erase(line, 0)})
         assert not read
     waiting.join(PATIENCE)
@@ -387,12 +391,7 @@ def test_a_removal_that_waits_for_the_lock_does_not_hold_up_the_erasure_under_it
     removing = threading.Thread(target=lambda: removed.append(other.remove("users/ada")))
     with store.locked(STREAM):
         removing.start()
-        asks = "SELECT FROM pg_stat_activity WHERE query = 'SELECT pg_advisory_xact_lock($1)' AND state = 'active'"
-        end = time.monotonic() + PATIENCE / 2
-        with engine.admin() as connection:
-            while connection.execute(asks).fetchone() is None and time.monotonic() < end:
-                time.sleep(0.001)
-        assert time.monotonic() < end
+        wait_for_a_query(engine, "query = 'SELECT pg_advisory_xact_lock($1)' AND state = 'active'")
         store.redact(STREAM, {1: erase(line, 0)})
         assert lines_of(store) == [erase(line, 0)]
     removing.join(PATIENCE)
